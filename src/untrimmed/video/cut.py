@@ -1,4 +1,7 @@
-"""Write a span of a video to a new file. Re-encoding makes the cuts exact. This runs in the decoding child process."""
+"""Write a span of a video to a new file.
+
+It is re-encoded, so cuts are exact. This runs in the decoding child process.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -29,16 +32,16 @@ from untrimmed.video.timeline import EPSILON_S, Timeline
 
 VIDEO_TICKS = 90_000  # ticks per second, as in MPEG; all common frame rates divide this number
 FRAME_DURATION = 1 << 8  # AV_CODEC_FLAG_FRAME_DURATION: without it, the last frame would not end with the span
-MAX_INTERLEAVE_S = 10.0  # a file may store sound this much later than the picture of the same time; the rest is dropped
+MAX_INTERLEAVE_S = 10.0  # sound that a file stores later than this after the picture of the same time is dropped
 
 
 class SeekError(Exception):
-    """The decoder did not start at a key frame before the span, so decoded pictures may be wrong."""
+    """Raised if decoding did not start at a key frame before the span, so that decoded frames may be wrong."""
 
 
 @dataclass(frozen=True)
 class ShownFrame:
-    """A decoded frame, and the middle of the time for which the new file shows it (seconds in the source video)."""
+    """A decoded frame. `time_s` is the middle of the time for which it is on screen, in seconds of the source video."""
 
     time_s: float
     frame: VideoFrame
@@ -46,10 +49,10 @@ class ShownFrame:
 
 @dataclass(frozen=True)
 class Encoding:
-    """How a new file is encoded. Builds of FFmpeg have different encoders."""
+    """How a new file is encoded."""
 
     container: str
-    video_encoders: Sequence[str]  # in order of preference
+    video_encoders: Sequence[str]  # in order of preference; builds of FFmpeg have different encoders
     sound_encoder: str = "aac"
     sound_rates: tuple[int, ...] = (22050, 24000, 32000, 44100, 48000)  # the last one is used for other rates
     short_side: int | None = None  # larger pictures are reduced
@@ -64,7 +67,7 @@ class Encoding:
 
 
 def clip_encoding(container: str) -> Encoding:
-    """The encoding of clips: good quality, and formats that all players support."""
+    """Return the encoding of clips: good quality, and formats that all players support."""
     options = {"preset": "veryfast", "crf": "20", "bf": "0", "threads": "2"}
     return Encoding(container, ("libx264", "libopenh264", "mpeg4"), video_options={"libx264": options})
 
@@ -80,15 +83,15 @@ class Cut:
 
     @property
     def samples(self) -> tuple[ShownFrame, ShownFrame, ShownFrame]:
-        """The first, middle and last frame, which are checked after writing."""
+        """The first, middle and last frame. They are compared with the new file after writing."""
         return self.first, self.middle, self.last
 
 
 class CutWriter:
-    """Writes the new file: the part of the given frames and sound that is in the span."""
+    """Writes the parts of frames and sound that are in a span to a new file."""
 
     def __init__(self, video: OpenVideo, start_s: float, end_s: float, out: Any, encoding: Encoding) -> None:
-        """Open a new file. `out` is its path, or an object to whose method `write` its bytes are passed."""
+        """Open a new file. `out` is its path, or a file object with a method `write`."""
         self.video = video
         self.start_s = start_s
         self.end_s = end_s
@@ -96,7 +99,7 @@ class CutWriter:
         self.middle: ShownFrame | None = None
         self.last: ShownFrame | None = None
         self.picture_until_s = start_s
-        self.sound_until_s = -math.inf  # end of the sound that was read from the source video
+        self.sound_until_s = -math.inf  # end of the sound that was read so far, in seconds of the source video
         self._encoding = encoding
         self._container = av.open(out, "w", format=encoding.container, options=encoding.container_options)
         self._scaler = VideoReformatter()
@@ -106,7 +109,7 @@ class CutWriter:
         self._early_sound: list[Any] = []
 
     def add_sound_track(self, source: Any) -> None:
-        """Add a sound track. Call it before the first frame, because a file declares its tracks at the start."""
+        """Add a sound track. It must be added before the first frame, because the file's header lists all tracks."""
         rates = self._encoding.sound_rates
         rate = source.rate if source.rate in rates else rates[-1]
         layout = "mono" if source.channels == 1 else "stereo"
@@ -114,7 +117,7 @@ class CutWriter:
         self._resampler = AudioResampler(format="fltp", layout=layout, rate=rate)
 
     def add_frame(self, frame: VideoFrame, shown_s: float, until_s: float) -> None:
-        """Write a frame that is on screen from `shown_s` to `until_s`, clipped to the span."""
+        """Write a frame that is on screen from `shown_s` to `until_s` seconds. The times are clipped to the span."""
         first_s = max(shown_s, self.start_s)
         last_s = min(until_s, self.end_s)
         if last_s <= first_s + EPSILON_S:
@@ -132,7 +135,7 @@ class CutWriter:
             dst_color_range=ColorRange.MPEG,
             interpolation="BICUBIC",
         )
-        picture.pict_type = 0  # the encoder chooses its own key frames
+        picture.pict_type = 0  # let the encoder choose key frames
         picture.time_base = Fraction(1, VIDEO_TICKS)
         picture.pts = round((first_s - self.start_s) * VIDEO_TICKS)
         picture.duration = round((last_s - self.start_s) * VIDEO_TICKS) - picture.pts
@@ -218,9 +221,9 @@ class CutWriter:
 
 
 def _matrix(frame: VideoFrame) -> int:
-    """The colour matrix of a frame. By convention, untagged HD pictures are in BT.709 and smaller ones in BT.601.
+    """Return the colour matrix of a frame. By convention, untagged HD frames are in BT.709 and smaller ones in BT.601.
 
-    A new file must name it, because its pictures may be smaller than HD.
+    A new file must name the matrix, because its frames may be smaller than the source's.
     """
     if frame.colorspace != UNSPECIFIED_COLORSPACE:
         return int(frame.colorspace)
@@ -237,13 +240,16 @@ def write_cut(
     *,
     is_sought: bool,
 ) -> Cut:
-    """Write a span of an open video. `origin` is the timestamp of the video's first frame.
+    """Write a span of an open video to the file `out`.
 
-    With `is_sought`, decoding starts at the last key frame before the span. Otherwise the video must be newly opened.
+    Args:
+        origin: The timestamp of the video's first frame.
+        is_sought: Whether to start decoding at the last key frame before the span. Otherwise decoding starts at the
+            beginning, and the video must be newly opened.
 
     Raises:
         MediaProblemError: The video shows nothing in the span.
-        SeekError: A frame in the span may be wrong because decoding did not start at the beginning.
+        SeekError: A frame in the span may be wrong, because decoding did not start at the beginning.
     """
     start_s, end_s = span_s
     assert video.stream.time_base is not None
@@ -295,9 +301,10 @@ def _seek(video: OpenVideo, origin: int | None, time_s: float) -> None:
 
 
 def _check_sought(frame: VideoFrame, shown_s: float, span_s: tuple[float, float], *, is_first: bool) -> None:
-    """Raise a SeekError if a frame may be wrong because the decoder lacks earlier packets.
+    """Raise a SeekError if a frame may be wrong because the decoder did not get earlier packets.
 
-    In streams with intra refresh, containers list recovery points as key frames, although the picture is incomplete.
+    For streams with intra refresh, containers list recovery points as key frames, although their pictures are
+    incomplete.
     """
     start_s, end_s = span_s
     is_late = is_first and (shown_s > start_s + EPSILON_S or not frame.key_frame)
@@ -306,7 +313,7 @@ def _check_sought(frame: VideoFrame, shown_s: float, span_s: tuple[float, float]
 
 
 def _decode_up_to(video: OpenVideo, sound: Any, origin_s: float, end_s: float) -> Iterator[tuple[Any, Any]]:
-    """Yield frames of picture and sound with their streams, until the file ends or some time after the span."""
+    """Yield decoded frames of picture and sound with their streams, until the file ends or well after the span."""
     streams: list[Any] = [stream for stream in (video.stream, sound) if stream is not None]
     clocks = {stream.index: Timeline(stream.time_base, 0.0, round(origin_s / stream.time_base)) for stream in streams}
     for packet in read_packets(video, streams, []):

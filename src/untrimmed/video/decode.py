@@ -1,7 +1,7 @@
 """Open an untrusted media file and decode frames. This runs only in the decoding child process.
 
 FFmpeg gets an open regular file and cannot open other files, because `fd` is the only allowed protocol. So playlists,
-reference movies and subtitle links in the file have no effect. Demuxers that open other files are not allowed.
+reference movies and subtitle links in the file have no effect. Demuxers that open other files are disabled.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from untrimmed.video.messages import identity_of
 from untrimmed.video.timeline import MAX_FPS, MAX_HOLD_S, MIN_FPS
 from untrimmed.video.timing import Timing, measure_rate
 
-# Demuxers of self-contained recordings. Audio formats are included so that the error can be "no video stream".
+# Demuxers of self-contained recordings. With audio formats, the error for an audio file is "no video stream".
 DEMUXERS = (
     "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,mpegvideo,m4v,h264,hevc,flv,asf,ogg,mxf,nut,gif,apng,ivf,obu,"
     "dv,rm,wtv,mjpeg,yuv4mpegpipe,h263,vc1,swf,mp3,wav,w64,flac,aac,aiff,ac3,caf,amr,ape,wv,tta"
 )
 # Still pictures, for `read_image`.
 STILL_DEMUXERS = "png_pipe,jpeg_pipe,webp_pipe,bmp_pipe,gif"
-# Containers with an index, where decoding may start at key frames. MPEG-TS also marks recovery points. After a recovery
-# point, the picture is complete only some frames later.
+# Containers with an index, in which decoding may start at key frames. MPEG-TS is excluded, because it also marks
+# recovery points, after which the picture is complete only some frames later.
 SEEKABLE = {"mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "avi", "flv", "asf", "mxf", "nut"}
 ADVICE_FORMAT = "convert it to MP4, Matroska or WebM, or leave it out"
 ADVICE_COPY = "copy or record it again, or leave it out"
 ADVICE_PICTURE = "name a PNG, JPEG, WebP, BMP or GIF file"
 UNSPECIFIED_COLORSPACE = 2  # AVCOL_SPC_UNSPECIFIED
 HEAD_BYTES = 256
-# Common files that are not videos, by their first bytes or by words near the start. Playlists are never followed.
+# Common files that are not videos, by their first bytes or by words near the start.
 FIRST_BYTES = {
     b"\x89PNG\r\n": "a still picture (PNG)",
     b"\xff\xd8\xff": "a still picture (JPEG)",
@@ -63,7 +63,7 @@ WORDS = {
 # AV_DISPOSITION_ flags. Different versions of PyAV define them in different modules.
 DEFAULT_STREAM = 1 << 0
 COVER_PICTURE = 1 << 10 | 1 << 11  # attached pictures and timed thumbnails
-# Largest plausible aspect ratio of a pixel. Larger ratios come from damaged headers and would make one side huge.
+# Largest plausible aspect ratio of a pixel. Larger ratios come from damaged headers, and would make one side huge.
 MAX_PIXEL_ASPECT = 8
 MAX_SIDES_RATIO = 4
 # largest number of entries of the container's index that are read to measure the frame rate
@@ -74,7 +74,7 @@ TIMECODE = re.compile(r"\d\d:\d\d:\d\d[:;.]\d\d")
 
 
 class MediaProblemError(Exception):
-    """A file cannot be used. `advice` is the next step."""
+    """Raised if a file cannot be used. `advice` is what the user can do."""
 
     def __init__(self, problem: str, advice: str, *, is_fatal: bool = False) -> None:
         super().__init__(f"{problem}; {advice}")
@@ -86,9 +86,8 @@ class MediaProblemError(Exception):
 def open_regular_file(path: str, identity: list[int] | None = None) -> int:
     """Return a read-only descriptor of a regular, non-empty file.
 
-    The call never blocks, because pipes and devices are not opened.
-
-    With an `identity` (see `messages.identity_of`), a file with another identity is refused.
+    Pipes and devices are refused, so the call never blocks. If `identity` is given (see `messages.identity_of`), a file
+    with another identity is refused too.
     """
     try:
         mode = os.stat(path).st_mode
@@ -110,7 +109,7 @@ def open_regular_file(path: str, identity: list[int] | None = None) -> int:
 
 
 def check_folder(path: str, identity: list[int] | None) -> None:
-    """Raise a MediaProblemError if a folder cannot be found or, with an `identity`, has another identity."""
+    """Raise a MediaProblemError if a folder does not exist, or does not have the given `identity`."""
     try:
         status = os.stat(path)
     except OSError as error:
@@ -148,26 +147,26 @@ def _file_problem(error: OSError | ValueError) -> MediaProblemError:
 
 @dataclass
 class OpenVideo:
-    """An open file and the video stream that a player would show."""
+    """An open file and the video stream that a player would choose."""
 
     container: InputContainer
     stream: VideoStream
 
     @property
     def frame_s(self) -> float:
-        """The usual time between frames, in seconds; 1/25 if the container declares none."""
+        """The declared time between frames in seconds, or 1/25 if the container declares none."""
         rate = self.stream.average_rate or self.stream.guessed_rate
         return float(1 / rate) if rate and MIN_FPS <= rate <= MAX_FPS else 0.04
 
     def hold_s(self, item: Any) -> float:
-        """The declared duration of a frame or packet if it is plausible, otherwise `frame_s`."""
+        """Return the declared duration of a frame or packet in seconds if it is plausible, otherwise `frame_s`."""
         assert self.stream.time_base is not None
         hold_s = float((item.duration or 0) * self.stream.time_base)
         return hold_s if 0 < hold_s <= MAX_HOLD_S else self.frame_s
 
     @property
     def declared_s(self) -> float:
-        """The declared duration in seconds, 0 if there is none. It may be wrong."""
+        """The declared duration in seconds, or 0 if there is none. It may be wrong."""
         if self.stream.duration and self.stream.time_base:
             return max(0.0, float(self.stream.duration * self.stream.time_base))
         declared = self.container.duration or 0
@@ -215,7 +214,7 @@ def open_video(
 
 
 def memory_problem(verb: str) -> MediaProblemError:
-    """The problem of a file that needs too much memory."""
+    """Return the error for a file that needs too much memory."""
     advice = "raise Limits.memory_bytes or leave the file out"
     return MediaProblemError(f"needs more memory than the limit to {verb}", advice, is_fatal=True)
 
@@ -244,7 +243,7 @@ def _container_problem(error: av.error.FFmpegError, log: str, head: bytes, *, is
 
 
 def last_line(log: str) -> str:
-    """The last message of FFmpeg, without memory addresses."""
+    """Return the last message of FFmpeg, without memory addresses."""
     line = log.strip().rpartition("\n")[2]
     source, separator, text = line.partition("] ")
     return f"{source.lstrip('[').split(' @')[0]}: {text}"[:160] if separator else line[:160]
@@ -271,15 +270,15 @@ def _choose_stream(container: InputContainer, max_pixels: int, log: str) -> Vide
 
 
 def size_problem(width: int, height: int, max_pixels: int) -> MediaProblemError:
-    """The problem of pictures above the size limit."""
+    """Return the error for pictures above the size limit."""
     problem = f"declares pictures of {width} x {height}, more than the limit of {max_pixels:,} pixels"
     return MediaProblemError(problem, "raise Limits.max_pixels if that is the real size")
 
 
 def check_limits_in(log: str, max_pixels: int) -> None:
-    """Raise a size or memory problem if FFmpeg's messages mention one.
+    """Raise the error for pictures that are too large, or for too little memory, if FFmpeg's messages mention it.
 
-    Without this check, the file would be reported as damaged.
+    Otherwise the file would be reported as damaged.
     """
     # FFmpeg reports the same failure if the size of the picture is unknown or impossible.
     is_buffer_too_large = "get_buffer() failed" in log and "image parameters invalid" not in log
@@ -301,7 +300,7 @@ class Orientation:
 
     @classmethod
     def of(cls, frame: VideoFrame) -> Orientation:
-        """The orientation in a frame's display matrix, rounded to quarter turns."""
+        """Return the orientation in a frame's display matrix, rounded to quarter turns."""
         data: Any = frame.side_data.get("DISPLAYMATRIX")
         if data is None:
             return cls()
@@ -312,7 +311,7 @@ class Orientation:
 
 
 def pixel_aspect(stream: VideoStream) -> Fraction:
-    """The width of a stored pixel divided by its height; 1 if it is missing or implausible."""
+    """Return the width of a stored pixel divided by its height; 1 if it is missing or implausible."""
     ratio = stream.sample_aspect_ratio or stream.codec_context.sample_aspect_ratio
     if not ratio or not Fraction(1, MAX_PIXEL_ASPECT) <= ratio <= MAX_PIXEL_ASPECT:
         return Fraction(1)
@@ -320,21 +319,21 @@ def pixel_aspect(stream: VideoStream) -> Fraction:
 
 
 def square_size(width: int, height: int, aspect: Fraction) -> tuple[int, int]:
-    """The size of a stored picture in square pixels, before it is turned upright."""
+    """Return the size of a stored picture in square pixels, before it is turned upright."""
     return max(1, round(width * aspect)), height
 
 
 def scaled_size(width: int, height: int, short_side: int) -> tuple[int, int]:
-    """The size of frames that are sent to the parent. The shorter side is reduced to `short_side` unless it is smaller.
+    """Return the size of frames for the parent: a shorter side above `short_side` pixels is reduced to `short_side`.
 
-    If the aspect ratio is above four, the longer side is reduced instead, so that a strip cannot fill the memory.
+    If the aspect ratio is above four, the longer side is limited instead, so that a long strip cannot fill the memory.
     """
     scale = min(1.0, short_side / min(width, height), MAX_SIDES_RATIO * short_side / max(width, height))
     return max(1, round(width * scale)), max(1, round(height * scale))
 
 
 def read_packets(video: OpenVideo, streams: list[Any], warnings: list[str]) -> Iterator[Any]:
-    """Yield the packets of several streams. Damage ends the iteration early and adds a warning."""
+    """Yield the packets of several streams. If the file is damaged, yielding stops early and a warning is added."""
     try:
         for packet in video.container.demux(streams):
             if packet.size or packet.pts is not None:
@@ -344,12 +343,14 @@ def read_packets(video: OpenVideo, streams: list[Any], warnings: list[str]) -> I
     except av.error.FFmpegError as error:
         warnings.append(f"reading stopped early ({error.strerror})")
     except IndexError:
-        # PyAV raises this at the end of a file if a stream appeared after the start. All packets have been read.
+        # PyAV raises this after the last packet if a stream appeared in the middle of the file
         return
 
 
 def decode_packet(stream: Any, packet: Any | None) -> list[Any] | None:
-    """The frames that a packet completes, or None if it is damaged. Without a packet: the decoder's remaining frames.
+    """Return the frames that a packet completes, or None if the packet is damaged.
+
+    If the packet is None, return the decoder's remaining frames.
 
     Raises:
         MediaProblemError: Out of memory.
@@ -365,14 +366,14 @@ def decode_packet(stream: Any, packet: Any | None) -> list[Any] | None:
 
 
 def measure_timing(video: OpenVideo) -> Timing:
-    """Measure rate, timecode and audio tracks of a newly opened video. This may read its first packets."""
+    """Return the frame rate, timecode and audio tracks of a newly opened video. This may read its first packets."""
     stream = video.stream
     assert stream.time_base is not None
     stamps = [entry.timestamp for entry in itertools.islice(stream.index_entries, MAX_MEASURED_ENTRIES)]
     # the container's index has only key frames, or there is no index
     if len(stamps) < min(stream.frames or 2, MAX_MEASURED_ENTRIES):
         packets = itertools.islice(read_packets(video, [stream], []), MAX_MEASURED_PACKETS)
-        # Presentation times are used, because some containers have no decoding times or wrong ones.
+        # presentation times, because some containers have no decoding times or wrong ones
         stamps = [packet.pts for packet in packets if packet.pts is not None]
     rates = [rate for rate in (stream.average_rate, stream.base_rate, stream.guessed_rate) if rate]
     rates = [rate for rate in rates if MIN_FPS <= rate <= MAX_FPS] or [
@@ -386,5 +387,5 @@ def measure_timing(video: OpenVideo) -> Timing:
 
 
 def stamp(frame: VideoFrame) -> int | None:
-    """The presentation time of a frame in its stream's units; if the frame has none, its decoding time."""
+    """Return the presentation time of a frame in its stream's units, or its decoding time if it has none."""
     return frame.pts if frame.pts is not None else frame.dts

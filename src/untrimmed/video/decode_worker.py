@@ -1,8 +1,8 @@
 """The decoding child: `python -m untrimmed.video.decode_worker LIMITS`, started by `process`.
 
-It reads one JSON request per line from stdin, processes the file in the request within limits of memory and processor
-time, and answers on stdout (see `messages`). If a file crashes this process, the parent is not affected. If the parent
-exits, this process exits, too, because stdin ends or an answer cannot be written.
+It reads one JSON request per line from stdin, processes the file within limits of memory and processor time, and
+answers on stdout (see `messages`). A file that crashes this process does not affect the parent. If the parent exits,
+this process exits too, because stdin ends or an answer cannot be written.
 """
 
 import contextlib
@@ -96,7 +96,7 @@ class Worker:
                 return
 
     def read(self, request: dict[str, Any]) -> None:
-        """Sample a whole file or folder of pictures. Send one `info` message, then `frames` in batches, then `end`."""
+        """Sample a whole file or folder of pictures. Send one `info` message, then `frames` messages, then `end`."""
         if request["pictures_fps"] is not None and os.path.isdir(request["path"]):
             self._read_pictures(request, self._pictures(request))
             return
@@ -163,10 +163,9 @@ class Worker:
         self._send({"kind": "end", "warnings": warnings, "duration_s": duration_s, "decode_cpu_s": decode_cpu_s})
 
     def _read_pictures(self, request: dict[str, Any], pictures: Pictures) -> None:
-        """Sample a folder of pictures. A damaged picture is replaced by the one before it.
+        """Sample a folder of pictures. A damaged picture is replaced by the previous picture.
 
-        A folder that is too long is refused instead of shortened, because the pictures' rate is later computed from the
-        duration.
+        A folder that is too long is refused, not shortened, because the frame rate is later computed from the duration.
         """
         grid = SampleGrid(request["fps"])
         scaler = VideoReformatter()
@@ -224,7 +223,7 @@ class Worker:
         self._batch = []
 
     def frame_at(self, request: dict[str, Any]) -> None:
-        """Send one frame, in full size or smaller, in a `frames` message, and then `end`."""
+        """Send the frame at a time, in full size or smaller, in a `frames` message, then `end`."""
         time_s, short_side = request["time_s"], request["short_side"]
         if request["pictures_s"] is not None and os.path.isdir(request["path"]):
             self._send_picture_at(request)
@@ -249,7 +248,7 @@ class Worker:
         with self._open(request) as video:
             assert video.stream.time_base is not None
             if start_s < MIN_SEEK_S or video.container.format.name not in SEEKABLE:
-                origin = None  # the sampler must decode the first frame: some decoders are wrong without it
+                origin = None  # the sampler must decode the first frame, because some decoders need it
             if origin is not None:
                 with contextlib.suppress(av.error.FFmpegError):
                     video.container.seek(origin + int(start_s / video.stream.time_base), stream=video.stream)
@@ -293,17 +292,17 @@ class Worker:
             self._send({"kind": "end", "warnings": warnings})
 
     def _send_picture_at(self, request: dict[str, Any]) -> None:
-        """Send the picture that a folder shows at a time. The frame rate follows from the duration `pictures_s`."""
+        """Send the picture of a folder at a time. The frame rate follows from the duration `pictures_s`."""
         whole = self._pictures({**request, "pictures_fps": 1.0})
         pictures = replace(whole, fps=whole.duration_s / request["pictures_s"])
         name = pictures.names[pictures.index_at(request["time_s"])]
         with self._open_picture(pictures, name) as video:
-            # Check the folder last, to detect a picture that was replaced before it was opened.
+            # check the folder after opening the picture, which may have been replaced before
             check_folder(pictures.folder, request["identity"])
             self._send_frame(self._first_frame(video), video, request["time_s"], request["short_side"])
 
     def _seek_frame(self, video: OpenVideo, request: dict[str, Any]) -> VideoFrame | None:
-        """The frame at a time, found with the container's index; None if the index does not lead to it."""
+        """Return the frame at a time by means of the container's index, or None if that fails."""
         time_s = request["time_s"]
         if time_s < MIN_SEEK_S:
             return None
@@ -323,7 +322,7 @@ class Worker:
         return frame
 
     def _find_frame(self, sampler: FrameSampler, time_s: float, last_for_s: float = math.inf) -> VideoFrame | None:
-        """The frame at a time. Up to `last_for_s` after the end of the video, it is the last frame."""
+        """Return the frame at a time, or the last frame up to `last_for_s` seconds after the end."""
         for sample in sampler.sample(SampleTimes(time_s)):
             return sample.frame
         if sampler.last_frame is not None and time_s > sampler.duration_s + last_for_s:
@@ -341,8 +340,8 @@ class Worker:
     def cut(self, request: dict[str, Any]) -> None:
         """Write a span to a new file.
 
-        Send the frame in the middle of the new file as a `frames` message, then `end` with the time in the video at
-        which the new file ends.
+        Send the middle frame of the span as a `frames` message, then `end` with the time of the video at which the new
+        file ends.
         """
         # this module imports numpy, which would delay sampling
         from untrimmed.video.cut import Cut, SeekError, write_cut
@@ -356,8 +355,7 @@ class Worker:
             self._send({"kind": "end", "end_s": cut.end_s})
 
         with self._open(request) as video:
-            # Decode the first frame before a seek, because some decoders need its packet (which has the version of
-            # x264).
+            # Decode the first frame before the seek, because some decoders need the x264 version in its packet.
             first = self._find_frame(FrameSampler(video, self._on_progress), 0.0)
             origin = first.pts if first is not None else None
             if origin is not None and span_s[0] > 0 and video.container.format.name in SEEKABLE:
@@ -370,7 +368,7 @@ class Worker:
             send(write_cut(video, origin, *args, is_sought=False), video)
 
     def proxy(self, request: dict[str, Any]) -> None:
-        """Write a proxy of a span to a new file, then send `end` with the time in the video at which it ends."""
+        """Write a proxy of a span to a new file. Send `end` with the time of the video at which the new file ends."""
         from untrimmed.video.cut import SeekError
         from untrimmed.video.proxy import proxy_encoding, write_proxy
 
@@ -391,9 +389,9 @@ class Worker:
 
     @contextlib.contextmanager
     def _open_threaded(self, request: dict[str, Any]) -> Iterator[OpenVideo]:
-        """Open a video that several threads decode.
+        """Open a video for decoding with several threads.
 
-        This needs more memory, but the first frame, for which a viewer waits, is ready sooner.
+        This needs more memory, but the viewer waits less for the first frame.
         """
         with self._open(request) as video:
             video.stream.codec_context.thread_count = request["threads"]
@@ -401,7 +399,7 @@ class Worker:
             yield video
 
     def _matches_search(self, cut: Any, video: OpenVideo, request: dict[str, Any]) -> bool:
-        """Whether a cut has the same frames as the video has when it is decoded from its start."""
+        """Whether the frames of a cut, decoded after a seek, are the same as if decoded from the start of the file."""
         pictures = {sample.time_s: self._small(sample.frame, video, request) for sample in cut.samples}
         times_s = sorted(pictures)
         with self._open(request) as searched:
@@ -418,12 +416,12 @@ class Worker:
         return to_rgb(VideoReformatter(), frame, video, request["short_side"])
 
     def picture(self, request: dict[str, Any]) -> None:
-        """Send a still picture in full size in a `frames` message, and then `end`."""
+        """Send a still picture in full size in a `frames` message, then `end`."""
         with self._open(request, STILL_DEMUXERS) as video:
             self._send_frame(self._first_frame(video), video, 0.0)
 
     def subtitle_file(self, request: dict[str, Any]) -> None:
-        """Send the cues of a subtitle file in `cues` messages, and then `end` with the number of broken cues."""
+        """Send the cues of a subtitle file in `cues` messages, then `end` with the number of broken cues."""
         from untrimmed.video.subtitle_streams import file_cues, in_batches  # sampling does not need it
 
         cues, faults = file_cues(request["path"], request["language"], self._on_progress)
@@ -432,9 +430,9 @@ class Worker:
         self._send({"kind": "end", **asdict(faults)})
 
     def subtitle_streams(self, request: dict[str, Any]) -> None:
-        """Send the cues of the text streams of a video in `cues` messages, by the index of the stream.
+        """Send the cues of a video's text streams in `cues` messages, each with the index of its stream.
 
-        Then send `end`, with the languages of the streams, the streams that cannot be read, and warnings.
+        Then send `end` with the languages of the streams, the streams that cannot be read, and warnings.
         """
         from untrimmed.video.subtitle_streams import in_batches, language_of, stream_cues, subtitle_streams
 
@@ -488,16 +486,13 @@ class Worker:
         self._send({"kind": "progress", "time_s": time_s})
 
     def _allow_cpu(self, time_s: float) -> None:
-        """Raise the limit of processor time in proportion to the decoded time.
-
-        The declared duration is not used, because it cannot be trusted.
-        """
+        """Raise the limit on processor time in proportion to the decoded time. The declared duration may be wrong."""
         allowed_s = self.limits["cpu_s"] + self.limits["cpu_s_per_video_s"] * time_s
         set_soft_limit(resource.RLIMIT_CPU, int(self._cpu_at_start + allowed_s) + 1)
 
 
 def describe(video: OpenVideo, frame: VideoFrame, timing: Timing) -> dict[str, Any]:
-    """The `info` message: the declared properties, the displayed size, and frame rate, timecode and audio tracks."""
+    """Return the `info` message: declared properties, displayed size, frame rate, timecode and audio tracks."""
     width, height = square_size(frame.width, frame.height, pixel_aspect(video.stream))
     if Orientation.of(frame).transpose:
         width, height = height, width
@@ -514,7 +509,7 @@ def describe(video: OpenVideo, frame: VideoFrame, timing: Timing) -> dict[str, A
 def to_rgb(
     scaler: VideoReformatter, frame: VideoFrame, video: OpenVideo, short_side: int | None
 ) -> tuple[bytes, list[int]]:
-    """Convert a frame to packed RGB rows. Also return its form: height, width, and the three flags of `Orientation`."""
+    """Return a frame as packed RGB rows, and its form: height, width, and the three flags of `Orientation`."""
     width, height = square_size(frame.width, frame.height, pixel_aspect(video.stream))
     if short_side is not None:
         width, height = scaled_size(width, height, short_side)
@@ -540,17 +535,14 @@ def to_rgb(
 
 
 def read_log() -> str:
-    """The messages of FFmpeg and of the Python runtime during this request.
-
-    The messages are in a file, to which stderr is redirected.
-    """
+    """Return the messages of FFmpeg and Python during this request, from the file to which stderr is redirected."""
     return os.pread(sys.stderr.fileno(), 8192, max(0, os.fstat(sys.stderr.fileno()).st_size - 8192)).decode(
         errors="replace"
     )
 
 
 def in_brackets(warnings: list[str], log: str) -> str:
-    """The most specific line of FFmpeg's messages, in brackets, to append to a message."""
+    """Return the first warning, or else FFmpeg's last message, in brackets, to append it to an error message."""
     remark = warnings[0] if warnings else last_line(log)
     return f" ({remark})" if remark else ""
 
@@ -562,13 +554,13 @@ def set_soft_limit(kind: int, value: int) -> None:
 
 
 def used_cpu_s() -> float:
-    """Processor time of this process in seconds."""
+    """Return the processor time of this process in seconds."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
 
 def main() -> None:
-    """Set the limits, then serve."""
+    """Set the resource limits, then serve requests."""
     limits = json.loads(sys.argv[1])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the parent handles it
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

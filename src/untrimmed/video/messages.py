@@ -16,12 +16,12 @@ SOUND_HZ = 16_000  # samples per second of `sound` messages, which have 16-bit m
 
 
 def write_message(descriptor: int, message: dict[str, Any], pixels: list[bytes] | None = None) -> None:
-    """Send one message. The parts of `pixels` are sent one after another.
+    """Send one message. The byte strings in `pixels` are sent one after another.
 
-    The text is ASCII: file names that are not valid UTF-8 are sent as escaped surrogates.
+    The JSON text is ASCII, and file names that are not valid UTF-8 are sent as escaped surrogates.
 
-    If the process is stopped and continued (Ctrl-Z and `fg`, or a debugger) while the pipe is full, the system writes
-    only a part of the bytes. Python's buffered writer would then lose the rest, so the function uses system calls.
+    If the process is stopped and continued (Ctrl-Z and `fg`) while the pipe is full, the system writes only a part of
+    the bytes. Python's buffered writer would lose the rest, so the function calls `os.write`.
     """
     text = json.dumps(message).encode("ascii")
     parts = pixels or []
@@ -32,5 +32,5 @@ def write_message(descriptor: int, message: dict[str, Any], pixels: list[bytes] 
 
 
 def identity_of(status: os.stat_result) -> list[int]:
-    """Return numbers that identify a file. Another file that replaces it under the same name has different numbers."""
+    """Return numbers that identify a file. A file that replaces it under the same name has different numbers."""
     return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns]

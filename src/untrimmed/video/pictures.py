@@ -28,27 +28,29 @@ class Pictures:
         return self.end_s(len(self.names) - 1)
 
     def end_s(self, index: int) -> float:
-        """The time until which a picture is shown, in seconds."""
+        """Return the time until which a picture is shown, in seconds."""
         next_number = self.numbers[index + 1] if index + 1 < len(self.numbers) else self.numbers[index] + 1
         return (next_number - self.numbers[0]) / self.fps
 
     def index_at(self, time_s: float) -> int:
-        """The index of the picture at a time; after the end, the index of the last picture."""
+        """Return the index of the picture at a time in seconds, or of the last picture if the time is after the end."""
         number = self.numbers[0] + int(time_s * self.fps + 1e-6)
         return max(0, bisect_right(self.numbers, number) - 1)
 
     def state(self) -> tuple[int, int]:
-        """The sum of the pictures' sizes in bytes, and the time of the latest change in nanoseconds since 1970."""
+        """Return the total size of the pictures in bytes, and the time of the latest change in ns since 1970."""
         states = [os.stat(os.path.join(self.folder, name)) for name in self.names]
         return sum(stat.st_size for stat in states), max(stat.st_mtime_ns for stat in states)
 
 
 def read_pictures(folder: str | os.PathLike[str], fps: float) -> Pictures | None:
-    """The numbered pictures of a folder; None if there are fewer than two, or if there are pictures with other names.
+    """Return the numbered pictures of a folder, or None if it is not a folder of numbered pictures.
 
-    The names must be equal except for their numbers. Other files, folders, links and hidden files are ignored.
+    The folder must have at least two pictures, and the names of all pictures must be equal except for their numbers.
+    Other files, folders, links and hidden files are ignored.
 
-    Raises: OSError if the folder cannot be read.
+    Raises:
+        OSError: The folder cannot be read.
     """
     matches = []
     with os.scandir(folder) as entries:

@@ -1,4 +1,4 @@
-"""The parent's side of the decoding child: start it, send requests, wait within limits, and stop it."""
+"""Start a decoding child process, send requests to it, wait for answers within limits, and stop it."""
 
 import fcntl
 import json
@@ -30,11 +30,11 @@ class Limits:
     """Resource limits for decoding one file.
 
     - `memory_bytes`: the child's address space (Linux only).
-    - `cpu_s`, `cpu_s_per_video_s`: processor time, a constant plus an amount for each second of video that was decoded.
-    - `stall_s`: longest wait for any message. `total_s`: longest wait for all answers to one request, including the
-      caller's work between them.
+    - `cpu_s`, `cpu_s_per_video_s`: processor time in seconds: a constant, plus an amount per second of decoded video.
+    - `stall_s`: longest wait for any message. `total_s`: longest time for all answers to one request, including the
+      time that the caller needs between them.
     - `max_pixels`: pixels of a picture (the default allows 8K).
-    - `max_duration_s`: the rest of a longer video is left out with a warning; a longer folder of pictures is refused.
+    - `max_duration_s`: a longer video is cut off with a warning; a longer folder of pictures is refused.
     """
 
     memory_bytes: int = 3 << 30
@@ -55,7 +55,7 @@ class DecodeProcess:
     """A running child process. It serves one request at a time and is discarded after a failure."""
 
     def __init__(self, limits: Limits, stop: threading.Event | None = None) -> None:
-        """Start the child. Setting `stop` cancels waiting for an answer."""
+        """Start the child. If `stop` is set, waiting for an answer ends with an error."""
         self.limits = limits
         self._stop = stop
         self._deadline = math.inf
@@ -92,7 +92,7 @@ class DecodeProcess:
         try:
             self._process.stdin.write(json.dumps(request).encode("ascii") + b"\n")
         except BrokenPipeError:
-            return  # the child has just died; the first read reports the cause
+            return  # the child has just died; `next_message` reports the cause
 
     def next_message(
         self, path: Path, on_progress: Callable[[float], None] | None = None
@@ -102,8 +102,8 @@ class DecodeProcess:
         `on_progress` is called with the time in the video, in seconds, that the decoder has reached.
 
         Raises:
-            VideoError: The child reported a problem, died, or sent nothing in time. After a reported problem, the child
-            can be used again.
+            VideoError: The child reported a problem, died, or sent nothing in time. The child can be used again only
+                after a reported problem.
         """
         while True:
             text_size, num_pixel_bytes = HEADER.unpack(self._read(HEADER.size, path))
@@ -148,10 +148,7 @@ class DecodeProcess:
         return data
 
     def _can_read_within(self, patience_s: float) -> bool:
-        """Return whether an answer arrives in time.
-
-        Long waits are divided, because a system timer is limited to 24 days.
-        """
+        """Return whether an answer arrives in time. Long waits are divided, because system timers end at 24 days."""
         end = time.monotonic() + patience_s
         slice_s = _SLICE_S if self._stop is None else _STOP_CHECK_S
         while self._stop is None or not self._stop.is_set():
@@ -188,13 +185,13 @@ class DecodeProcess:
         return self._finalizer.alive and self._process.poll() is None
 
     def kill(self) -> None:
-        """Kill the child and wait for its exit. Do nothing if it has already exited."""
+        """Kill the child, unless it has already exited, and wait for its exit."""
         self._finalizer()
 
 
 def _end(process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
     process.kill()
-    # A child that hangs in the kernel on a dead network disk exits only when the disk returns.
+    # a child that waits for a network disk that does not respond exits only when the disk responds again
     deadline = time.monotonic() + EXIT_WAIT_S
     while process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.002)

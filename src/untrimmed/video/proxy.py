@@ -1,7 +1,7 @@
-"""Writes a span of a video as a small file that browsers play while it grows. This runs in the decoding child process.
+"""Write a span of a video as a small file that browsers play while it grows. This runs in the decoding child process.
 
-The file is a fragmented MP4 file (WebM if FFmpeg cannot encode H.264), so its header comes first and no part of it
-changes later.
+The file is fragmented MP4, or WebM if FFmpeg cannot encode H.264. In these formats the header comes first, and written
+bytes never change.
 """
 
 import contextlib
@@ -19,8 +19,8 @@ from untrimmed.video.timeline import EPSILON_S, FramesFrom
 
 SHORT_SIDE = 540
 _GROUP = 30  # largest number of frames between key frames: short groups make seeking fast
-_FRAGMENT_S = 0.25  # a player gets the first pictures after this much video was encoded
-_MAX_WAIT_S = 0.5  # how long pictures wait for sound that belongs between them
+_FRAGMENT_S = 0.25  # duration of the fragments that a player gets one by one
+_MAX_WAIT_S = 0.5  # pictures wait at most this long for sound that precedes them in the file
 _H264 = {
     "preset": "superfast",
     "tune": "zerolatency",
@@ -70,7 +70,7 @@ def proxy_encoding() -> Encoding:
 
 
 class _GrowingFile:
-    """The file to which FFmpeg writes. FFmpeg leaves the duration in the header at 0, so this class sets it."""
+    """The file to which FFmpeg writes. FFmpeg writes a duration of 0 to the header, which this class replaces."""
 
     def __init__(self, file: BinaryIO, duration_s: float) -> None:
         self._file = file
@@ -84,7 +84,7 @@ class _GrowingFile:
         return len(data)
 
     def _with_durations(self, data: bytes) -> bytes:
-        """Set the durations of the film and its tracks, if the header is in these bytes."""
+        """Return the bytes with the durations of the film and its tracks set, if the header is in them."""
         header = bytearray(data)
         for name in (b"mvhd", b"mdhd"):
             # after the name: version (0) and flags, two times, ticks per second, and the duration; four bytes each
@@ -106,14 +106,16 @@ def write_proxy(
     *,
     is_sought: bool,
 ) -> float:
-    """Write a span of an open video, and return the time in the video at which the new file ends.
+    """Write a span of an open video, and return the time of the video, in seconds, at which the new file ends.
 
-    `sound` is the same file, opened again, or None if it has no sound. `origin` is the timestamp of the video's first
-    frame. With `is_sought`, decoding starts at the last key frame before the span.
+    Args:
+        sound: The same file, opened a second time; None if the new file has no sound.
+        origin: The timestamp of the video's first frame.
+        is_sought: Whether to start decoding at the last key frame before the span instead of the beginning.
 
     Raises:
         MediaProblemError: The video shows nothing in the span, or the file cannot be written.
-        SeekError: The first frame may be wrong because decoding did not start at the beginning. Nothing was written.
+        SeekError: The first frame may be wrong, because decoding did not start at the beginning. Nothing was written.
     """
     start_s, end_s = span_s
     assert video.stream.time_base is not None
@@ -151,7 +153,7 @@ def write_proxy(
 
 
 def _is_right(frame: Any, sampler: FrameSampler, start_s: float) -> bool:
-    """Whether the first frame after a seek is the frame at the start of the span, and complete."""
+    """Whether the first frame after a seek is complete, and is the frame at the start of the span."""
     is_early = frame.pts is not None and sampler.timeline.raw_s(frame.pts) <= start_s + EPSILON_S
     return bool(is_early and sampler.starts_at_key_frame and not frame.is_corrupt)
 
@@ -164,7 +166,7 @@ def _seek(video: OpenVideo, stream: Any, time_s: float) -> None:
 
 
 def _write_sounds(source: OpenVideo, writer: CutWriter, origin_s: float, start_s: float) -> Iterator[bool]:
-    """Write the sound of a span. Yield True at the start, if there is a sound track, and after each frame of it."""
+    """Write the sound of a span frame by frame. Yields True when the sound track was added, and after each frame."""
     sound: Any = source.container.streams.best("audio")
     if sound is None or sound.codec_context is None:  # there is no sound, or no decoder for it
         return

@@ -1,4 +1,4 @@
-"""Read frames of local video files, sampled by presentation time and decoded in a child process with limits.
+"""Read frames, sound and subtitles of local video files. A child process with limits decodes them.
 
     with VideoReader(sampling=Sampling(fps=2.0)) as reader:
         for path in paths:
@@ -6,8 +6,8 @@
             for batch in stream:
                 ...                             # batch.times_s, batch.frames
 
-Times are seconds from the first frame of the video, computed from presentation timestamps. They are also right for
-variable frame rates, B-frames, edit lists and streams that do not start at 0. Frames are turned upright and have square
+Times are seconds from the first frame of the video. They are computed from presentation timestamps, so they are right
+for variable frame rates, B-frames, edit lists and streams that do not start at 0. Frames are upright and have square
 pixels.
 """
 
@@ -58,22 +58,23 @@ _SUFFIXES = """
     .mxf .nut .ogg .ogv .qt .rm .rmvb .ts .vob .webm .wmv .wtv .y4m
 """
 VIDEO_SUFFIXES = frozenset(_SUFFIXES.split())
-# To compare a new clip with its video: shorter side of the pictures, and mean colours (0 to 255) of their parts.
+# For the comparison of a new clip with its video: shorter side of the pictures, and differences of mean colours (0 to
+# 255).
 _CHECK_SIDE = 64
 _MAX_DIFFERENCE = 32.0
 CUT_FORMATS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska"}
 
 
 def is_video_path(path: str | os.PathLike[str]) -> bool:
-    """Whether a path has the suffix of a video. The content is checked only when the file is read."""
+    """Whether a path has the suffix of a video. The file is not opened."""
     return Path(path).suffix.lower() in VIDEO_SUFFIXES
 
 
 @dataclass(frozen=True)
 class VideoInfo:
-    """The declared properties of a video. `VideoStream.duration_s` is the measured duration.
+    """The declared properties of a video. `VideoStream.duration_s` is its measured duration.
 
-    Width and height are the size of the displayed picture: upright, in square pixels.
+    Width and height are those of the displayed picture: upright, in square pixels.
     """
 
     duration_s: float
@@ -108,7 +109,7 @@ class FrameBatch:
 
 @dataclass(frozen=True)
 class SubtitleCue:
-    """A subtitle: its span in seconds, its text, and the number of its stream if it is inside a video."""
+    """A subtitle: its span in seconds, its text, and the number of its stream (-1 in a subtitle file)."""
 
     start_s: float
     end_s: float
@@ -117,7 +118,7 @@ class SubtitleCue:
 
 
 class _Decoder:
-    """A long-lived child process, started when needed and replaced after a failure. A context manager."""
+    """A context manager with one child process, which is started when needed and replaced after a failure."""
 
     def __init__(self, limits: Limits, stop: threading.Event | None = None) -> None:
         require_decoder()
@@ -145,17 +146,17 @@ class _Decoder:
         return self._process
 
     def close(self) -> None:
-        """Stop the child. The reader starts another one when it is used again."""
+        """Stop the child. The next request starts another one."""
         if self._process is not None:
             self._process.kill()
         self._process = None
 
 
 class VideoReader(_Decoder):
-    """Reads many files with one long-lived child process, which is replaced after a failure. A context manager.
+    """Reads the sampled frames of many files with one child process. A context manager.
 
-    The shorter side of frames is reduced to `short_side` pixels; smaller frames stay unchanged. While the caller works
-    on a batch, the child decodes the next one.
+    Larger frames are scaled so that the shorter side has `short_side` pixels. While the caller works on a batch, the
+    child decodes the next batch.
     """
 
     def __init__(
@@ -170,8 +171,8 @@ class VideoReader(_Decoder):
         """Create a reader.
 
         Args:
-            repeats_frames: Sample frames several times if the sampling rate is above the rate of a video. Otherwise,
-                sample each frame of such a video once, with a warning. Videos with a variable rate repeat frames.
+            repeats_frames: Whether to sample a frame several times if the sampling rate is above the video's frame
+                rate. If not, each frame of such a video is sampled once, with a warning, unless its rate varies.
 
         Raises:
             ConfigError: A size is below 1.
@@ -186,10 +187,10 @@ class VideoReader(_Decoder):
         self._current: VideoStream | None = None
 
     def read(self, path: Path, pictures_fps: float | None = None) -> VideoStream:
-        """Open a file and decode up to its first frame. This cancels an unfinished stream of the reader.
+        """Open a file, and decode up to its first frame. An unfinished stream of this reader is cancelled.
 
-        With `pictures_fps`, the path may be a folder of numbered pictures (`untrimmed.video.pictures`) that were taken
-        at this many frames per second.
+        If `pictures_fps` is given, the path may also be a folder of numbered pictures (`untrimmed.video.pictures`) with
+        this frame rate.
 
         Raises:
             VideoError: The file cannot be used.
@@ -214,9 +215,9 @@ class VideoReader(_Decoder):
 
 
 class VideoStream:
-    """The sampled frames of one file, in order. It can be iterated once.
+    """The sampled frames of one file, in order.
 
-    Measured values are set after the last batch.
+    It can be iterated once. Measured values are set after the last batch.
     """
 
     def __init__(self, path: Path, info: VideoInfo, process: DecodeProcess) -> None:
@@ -232,7 +233,7 @@ class VideoStream:
         """Yield the batches.
 
         Raises:
-            VideoError: The decoder died or was stopped. Earlier batches remain valid.
+            VideoError: The decoder failed or was stopped. Earlier batches are valid.
         """
         while not self.is_done:
             try:
@@ -250,15 +251,13 @@ class VideoStream:
 
 
 class TimingReader(_Decoder):
-    """Measures the `Timing` of files, with one long-lived child process. A context manager; not thread-safe."""
+    """Measures the `Timing` of files with one child process. A context manager, not thread-safe."""
 
     def __init__(self, *, limits: Limits = Limits()) -> None:
         super().__init__(limits)
 
     def read(self, path: Path, identity: list[int] | None = None) -> Timing:
-        """Return a file's `Timing`.
-
-        With an `identity` (see `messages.identity_of`), a file with another identity is refused.
+        """Return a file's `Timing`. If `identity` is given (see `messages.identity_of`), other files are refused.
 
         Raises:
             VideoError: The file cannot be used.
@@ -270,9 +269,9 @@ class TimingReader(_Decoder):
 
 @dataclass(frozen=True)
 class SoundPiece:
-    """Up to 10 s of sound: the time of its first sample in seconds, and samples in [-1, 1] at `SOUND_HZ`, mono.
+    """Up to 10 s of mono sound: the time of its first sample in seconds, and samples in [-1, 1] at `SOUND_HZ`.
 
-    The first piece may start slightly before 0, if sound starts before the first frame.
+    The start is negative if the sound starts before the first frame.
     """
 
     start_s: float
@@ -285,7 +284,7 @@ class SoundPiece:
 
 
 class SoundReader(_Decoder):
-    """Reads the sound of files, with one long-lived child process. A context manager; not thread-safe."""
+    """Reads the sound of files with one child process. A context manager, not thread-safe."""
 
     def __init__(self, *, limits: Limits = Limits()) -> None:
         super().__init__(limits)
@@ -293,13 +292,13 @@ class SoundReader(_Decoder):
     def pieces(
         self, path: Path, *, on_warning: Callable[[str], None] | None = None, identity: list[int] | None = None
     ) -> Iterator[SoundPiece]:
-        """Yield the sound of a file in order, in pieces. There is no sound between two pieces.
+        """Yield the sound of a file in pieces, in order of time. A gap between two pieces has no sound.
 
         A file without sound has no pieces. `on_warning` is called at the end with each warning about damage or limits.
-        With an `identity` (`messages.identity_of`), a file with another identity is refused.
+        If `identity` is given (see `messages.identity_of`), other files are refused.
 
         Raises:
-            VideoError: The file cannot be used. Earlier pieces remain valid.
+            VideoError: The file cannot be used. Earlier pieces are valid.
         """
         process = self.ask(path, {"task": "sound", "identity": identity})
         is_done = False
@@ -312,7 +311,7 @@ class SoundReader(_Decoder):
             is_done = True
         finally:
             if not is_done and process.is_alive:
-                self.close()  # the child would go on with this file
+                self.close()  # otherwise the child would continue to decode this file
         for warning in message["warnings"]:
             if on_warning is not None:
                 on_warning(warning)
@@ -322,7 +321,7 @@ class SubtitleReader:
     """Reads subtitle files, and subtitle streams of videos, in a child process. Not thread-safe."""
 
     def __init__(self, decoder: _Decoder | None = None, *, limits: Limits = Limits()) -> None:
-        """Use the child process of `decoder`, which must be idle. By default, start one with these limits."""
+        """Use the child process of `decoder`, which must be idle, or by default a new one with these limits."""
         self._decoder = decoder or _Decoder(limits)
         self.faults: list[str] = []
         self.languages: dict[int, str] = {}
@@ -332,10 +331,9 @@ class SubtitleReader:
         self._decoder.close()
 
     def read_file(self, path: Path, language: str, on_progress: Callable[[float], None]) -> Iterator[SubtitleCue]:
-        """Yield the cues of a file (.srt, .vtt, .ass or .ssa) in order of time. The language helps to find the
-        encoding.
+        """Yield the cues of a subtitle file (.srt, .vtt, .ass or .ssa) in order of time.
 
-        Afterwards, `faults` describes what was left out.
+        The language helps to detect the encoding. After the last cue, `faults` describes what was left out.
 
         Raises:
             VideoError: The file cannot be used.
@@ -354,10 +352,10 @@ class SubtitleReader:
                 yield from (SubtitleCue(start / 1000, end / 1000, text) for start, end, text in message["cues"])
 
     def read_streams(self, path: Path, on_progress: Callable[[float], None]) -> Iterator[SubtitleCue]:
-        """Yield the cues of the text streams of a video, each with the number of its stream, in the order of the file.
+        """Yield the cues of all text streams of a video, in the order of the file.
 
-        Times are seconds from the first frame. Afterwards, `languages` contains the language of each stream, and
-        `faults` contains the streams that cannot be read.
+        Times are seconds from the first frame. After the last cue, `languages` contains the language of each stream,
+        and `faults` lists the streams that cannot be read.
 
         Raises:
             VideoError: The file cannot be used.
@@ -377,7 +375,7 @@ class SubtitleReader:
     def _messages(
         self, process: DecodeProcess, path: Path, on_progress: Callable[[float], None]
     ) -> Iterator[dict[str, Any]]:
-        """Yield the messages until `end`. If the caller stops before, the child is stopped."""
+        """Yield the messages up to `end`. If the caller stops earlier, the child is stopped."""
         is_done = False
         try:
             while not is_done:
@@ -393,9 +391,9 @@ class SubtitleReader:
 
 
 class ProxyWriter(_Decoder):
-    """Writes proxies of any files with one long-lived child process. A context manager.
+    """Writes proxies of files with one child process. A context manager.
 
-    Only `cancel` may be called from another thread.
+    Only `cancel` may be called from other threads.
     """
 
     def __init__(self, *, limits: Limits = Limits()) -> None:
@@ -404,8 +402,8 @@ class ProxyWriter(_Decoder):
     def write(self, path: Path, start_s: float, end_s: float, out: Path, identity: list[int] | None = None) -> float:
         """Write a span of a video to a new file that browsers play while it grows (see `video.proxy`).
 
-        Returns the time in the video, in seconds, at which the new file ends. The caller deletes the file after an
-        error. With an `identity` (see `messages.identity_of`), a file with another identity is refused.
+        Returns the time of the video, in seconds, at which the new file ends. If an error is raised, the caller must
+        delete the new file. If `identity` is given (see `messages.identity_of`), other files are refused.
 
         Raises:
             VideoError: The file cannot be used, a limit is reached, or `cancel` was called.
@@ -433,13 +431,10 @@ class ProxyWriter(_Decoder):
 
 
 class FrameReader(_Decoder):
-    """Reads single frames of any files with one long-lived child process. A context manager; not thread-safe.
-
-    The child starts with the first frame and is replaced after a failure.
-    """
+    """Reads single frames of files with one child process. A context manager, not thread-safe."""
 
     def __init__(self, *, limits: Limits = Limits(), stop: threading.Event | None = None) -> None:
-        """Create a reader. Setting `stop` cancels waiting for a frame."""
+        """Create a reader. If `stop` is set, waiting for a frame ends with an error."""
         super().__init__(limits, stop)
 
     def frame_at(
@@ -452,10 +447,12 @@ class FrameReader(_Decoder):
         identity: list[int] | None = None,
         pictures_s: float | None = None,
     ) -> UInt8[np.ndarray, "Y X 3"]:
-        """Return the frame at a time (see the function `frame_at`), reduced to `short_side` pixels on its shorter side.
+        """Return the frame at a time, or the last frame up to `last_for_s` seconds after the end.
 
-        With an `identity` (`messages.identity_of`), a file with another identity is refused. `pictures_s` is the
-        duration of the video if it is a folder of pictures.
+        Args:
+            short_side: Shorter side in pixels to which a larger frame is reduced; None: full size.
+            identity: Refuse a file with another identity (see `messages.identity_of`).
+            pictures_s: The duration of the video in seconds if it is a folder of pictures.
 
         Raises:
             VideoError: The file cannot be used, or the time is more than `last_for_s` after its end.
@@ -470,7 +467,9 @@ class FrameReader(_Decoder):
     def frames_between(
         self, path: Path, start_s: float, stop_s: float, *, short_side: int, identity: list[int] | None = None
     ) -> FrameBatch:
-        """All frames on screen between two times, with the time at which each appears. The first may appear earlier.
+        """Return all frames that are on screen between two times, with the times at which they appear.
+
+        The first frame may appear before `start_s`.
 
         Raises:
             VideoError: The file cannot be used, or shows nothing between these times.
@@ -483,7 +482,7 @@ class FrameReader(_Decoder):
         return FrameBatch(np.array(message["times_s"], dtype=np.float64), upright(message, pixels))
 
     def read_image(self, path: Path) -> UInt8[np.ndarray, "Y X 3"]:
-        """Return a still picture as RGB (see the function `read_image`).
+        """Return the RGB pixels of a still picture (see the function `read_image`).
 
         Raises:
             VideoError: The file has another format or is damaged.
@@ -498,7 +497,7 @@ class FrameReader(_Decoder):
 
 
 def upright(message: dict[str, Any], pixels: bytearray) -> UInt8[np.ndarray, "T Y X 3"]:
-    """The frames of a `frames` message as an array, turned upright."""
+    """Return the frames of a `frames` message as an array, turned upright."""
     height, width, is_transposed, is_flipped_x, is_flipped_y = message["form"]
     frames = np.frombuffer(pixels, dtype=np.uint8).reshape(len(message["times_s"]), height, width, 3)
     if is_transposed:
@@ -518,9 +517,9 @@ def frame_at(
     limits: Limits = Limits(),
     pictures_s: float | None = None,
 ) -> UInt8[np.ndarray, "Y X 3"]:
-    """The full-size frame at a time. Up to `last_for_s` after the end of the video, it is the last frame.
+    """Return the full-size frame at a time, or the last frame up to `last_for_s` seconds after the end.
 
-    `pictures_s` is the duration of the video if it is a folder of pictures.
+    `pictures_s` is the duration of the video in seconds if it is a folder of pictures.
 
     Raises:
         VideoError: The file cannot be used, or the time is more than `last_for_s` after its end.
@@ -531,7 +530,7 @@ def frame_at(
 
 
 def read_image(path: Path, *, limits: Limits = Limits()) -> UInt8[np.ndarray, "Y X 3"]:
-    """A still picture (PNG, JPEG, WebP, BMP, GIF) as RGB, decoded under the same limits as a video.
+    """Return the RGB pixels of a still picture (PNG, JPEG, WebP, BMP, GIF), decoded under the same limits as a video.
 
     Raises:
         VideoError: The file has another format or is damaged.
@@ -552,23 +551,21 @@ def cut(
     identity: list[int] | None = None,
     stop: threading.Event | None = None,
 ) -> float:
-    """Write a span of a video, with sound, to a new file. The cuts are exact.
+    """Write a span of a video, with sound, to a new file, and return the time of the video at which the new file ends.
 
-    Returns the time in the video, in seconds, at which the new file ends. This time is before `end_s` if the video ends
-    before `end_s`.
+    The span is re-encoded (H.264 and AAC), so cuts are exact. The suffix of `out` is `.mp4`, `.m4v`, `.mov` or `.mkv`.
+    The file appears only when it is complete. The returned time, in seconds, is before `end_s` if the video ends
+    earlier.
 
-    The span is re-encoded (H.264 and AAC; `.mp4`, `.m4v`, `.mov` or `.mkv`). The file appears under its name when it is
-    complete.
-
-    `progress` is called about once per second with the time in the video that has been reached. This time begins below
-    `start_s` if the container has no index and decoding starts at the beginning of the video. It falls if frames after
-    a seek turn out to be wrong, and decoding starts again at the beginning. With an `identity`
-    (`messages.identity_of`), a file with another identity is refused. Setting `stop` from another thread cancels the
-    call.
+    Args:
+        progress: Called about once per second with the time of the video that decoding has reached. It starts before
+            `start_s` if decoding cannot start at the span. It decreases if decoding must start again at the beginning.
+        identity: Refuse a file with another identity (see `messages.identity_of`).
+        stop: If another thread sets this event, the call is cancelled.
 
     Raises:
-        VideoError: The file cannot be used, the span is after its end, a limit is reached, `stop` is set, or the new
-            file does not show the frame in its middle.
+        VideoError: The file cannot be used, the span is after its end, a limit is reached, `stop` is set, or the middle
+            of the new file shows another picture than the video.
         ConfigError: The span is empty, the suffix is not supported, or `out` exists and `overwrite` is not set.
     """
     if not (math.isfinite(start_s) and math.isfinite(end_s) and 0 <= start_s < end_s):
@@ -608,12 +605,12 @@ def cut(
 
 
 def _shows(decoder: FrameReader, clip: Path, time_s: float, picture: UInt8[np.ndarray, "Y X 3"]) -> bool:
-    """Whether a new clip shows a picture at a time, apart from small differences due to encoding."""
+    """Whether a clip shows this picture at a time, except for small differences from encoding."""
     written = decoder.frame_at(clip, time_s, short_side=_CHECK_SIDE)
     return bool(np.abs(_mean_colours(written) - _mean_colours(picture)).max() <= _MAX_DIFFERENCE)
 
 
 def _mean_colours(picture: UInt8[np.ndarray, "Y X 3"]) -> Float[np.ndarray, "8 8 3"]:
-    """The mean colours of 8 x 8 parts of a picture."""
+    """Return the mean colours of 8 x 8 parts of a picture."""
     rows, columns = (np.array_split(np.arange(max(size, 8)) * size // max(size, 8), 8) for size in picture.shape[:2])
     return np.array([[picture[np.ix_(row, column)].mean((0, 1)) for column in columns] for row in rows])

@@ -1,8 +1,8 @@
-"""Sample the frames at given times and decode as few other frames as possible, in the decoding child process.
+"""Sample frames at given times, and decode as few other frames as possible. This runs in the decoding child process.
 
-The decoder skips frames that are neither sampled nor needed by other frames (`skip_frame = NONREF`). The packets of a
-group of pictures after its last sampled frame are dropped. Both decisions use the presentation times of the following
-packets, so the sampled frames are the same as if everything were decoded.
+The decoder skips frames that are neither sampled nor needed by other frames (`skip_frame = NONREF`). Packets between
+the last sampled frame of a group of pictures and the next key frame are dropped. Both decisions use the presentation
+times of the following packets, so the sampled frames are the same as if everything were decoded.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from av.video.frame import VideoFrame
 from untrimmed.video.decode import SEEKABLE, OpenVideo, decode_packet, read_packets, stamp
 from untrimmed.video.timeline import EPSILON_S, MAX_FALL_S, MAX_HOLD_S, FramesFrom, SampleGrid, SampleTimes, Timeline
 
-# H.264 and HEVC reorder at most 16 frames. So all frames that are shown before a packet's frame are known when this
-# many further packets have been read.
+# H.264 and HEVC reorder at most 16 frames. So after this many further packets, all frames that are shown before a
+# packet's frame are known.
 REORDER = 17
 MAX_HELD_PACKETS = 600
 MAX_HELD_BYTES = 32 << 20
-# A file counts as truncated if more seconds than this are missing. Containers round times, and few declare the duration
-# of the last frame.
+# A file counts as truncated if more seconds are missing. Less can be missing in a whole file, because containers round
+# times and few declare the duration of the last frame.
 MIN_MISSING_S = 3.0
 
 
@@ -38,9 +38,9 @@ class Sample:
 
 
 class _Need:
-    """Tells whether a frame may be sampled, for the packets of a file in their order.
+    """Decides for each packet of a file, in order, whether its frame may be sampled.
 
-    If the times fall or jump, as in a joined recording, all further frames may be sampled.
+    If the times decrease or jump, as in a joined recording, all further frames may be sampled.
     """
 
     def __init__(self, sampler: FrameSampler, grid: SampleGrid | SampleTimes | FramesFrom, planned_s: float = 0.0):
@@ -49,11 +49,11 @@ class _Need:
         self._planned_s = planned_s  # latest time of the packets so far
 
     def ahead(self) -> _Need:
-        """Return a copy, for packets that this object gets again later."""
+        """Return a copy, to look at packets that this object will get later."""
         return _Need(self._sampler, self._grid, self._planned_s)
 
     def __call__(self, pts: int, next_pts: int | None) -> bool:
-        """Whether a frame that is on screen between two timestamps may be sampled."""
+        """Whether a frame that is on screen from `pts` to `next_pts` may be sampled."""
         sampler = self._sampler
         timeline = sampler.timeline
         if next_pts is None or timeline.origin is None or not sampler.is_plan_trusted:
@@ -68,7 +68,7 @@ class _Need:
 
 
 class PacketPlan:
-    """Buffers packets until it is known which frames are sampled. Then it yields the packets and how to decode them."""
+    """Buffers packets until it is known which frames may be sampled, then yields the packets that must be decoded."""
 
     def __init__(self, packets: Iterator[Any], need: _Need, *, may_drop: bool) -> None:
         self._packets = packets
@@ -82,7 +82,7 @@ class PacketPlan:
         self._recent: list[int] = []
         self._passed: deque[int] = deque()
         self._is_at_end = False
-        self.resumed_at: set[int] = set()  # presentation times of those key frames before which packets were dropped
+        self.resumed_at: set[int] = set()  # presentation times of key frames that follow dropped packets
 
     def __iter__(self) -> Iterator[tuple[Any, bool]]:
         """Yield each packet to decode, and whether its frame may be sampled."""
@@ -135,7 +135,7 @@ class PacketPlan:
         return need(packet.pts, self._recent[after] if after < len(self._recent) else None)
 
     def _drop_rest_of_group(self) -> bool:
-        """Drop the packets before the next key frame if no frame that is shown before it is sampled."""
+        """Drop the packets before the next key frame, unless a frame that is shown before it may be sampled."""
         key_index = next((i for i, packet in enumerate(self._held) if i and packet.is_keyframe), None)
         if key_index is None or (len(self._held) - key_index <= REORDER and not self._is_at_end):
             return False
@@ -157,8 +157,8 @@ class PacketPlan:
 class FrameSampler:
     """Decodes an open video and yields the sampled frames in display order.
 
-    `on_progress` is called often with the time that decoding has reached, in seconds. `duration_s` is measured from the
-    frames and is known only at the end.
+    `on_progress` is called often with the time that decoding has reached, in seconds. `duration_s` is measured, and
+    valid after the last frame.
     """
 
     def __init__(self, video: OpenVideo, on_progress: Callable[[float], None], *, origin: int | None = None) -> None:
@@ -171,7 +171,7 @@ class FrameSampler:
         self.starts_at_key_frame: bool | None = None  # unknown before the first frame
         self._on_progress = on_progress
         self._num_damaged = 0
-        self.is_plan_trusted = True  # whether the packets' times are those of their frames
+        self.is_plan_trusted = True  # whether packets have the same times as their frames
 
     def sample(self, grid: SampleGrid | SampleTimes | FramesFrom) -> Iterator[Sample]:
         """Yield the frames at the times of a grid."""
@@ -232,10 +232,9 @@ class FrameSampler:
         yield from self._decode(None)
 
     def _decode_all(self) -> Iterator[VideoFrame]:
-        """Decode every frame from the start, if the container marks frames as key frames that are none.
+        """Decode every frame from the start. It is used if frames that are marked as key frames are not key frames.
 
-        Streams with intra refresh have only one key frame. Their other pictures are complete only some time after
-        decoding starts.
+        This happens in streams with intra refresh, whose pictures are complete only some time after decoding starts.
         """
         assert self.timeline.origin is not None
         self.video.stream.codec_context.skip_frame = "DEFAULT"

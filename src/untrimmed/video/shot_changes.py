@@ -1,6 +1,6 @@
 """Find the exact time of a shot change near the edge of a moment.
 
-The frames of a library are sampled about every half a second, so edges of moments are only approximate.
+A library's frames are usually sampled every half second, so edges of moments are only approximate.
 """
 
 from pathlib import Path
@@ -13,15 +13,15 @@ from untrimmed.video.reader import FrameBatch, FrameReader
 
 WINDOW_S = 0.5  # a shot change may be this far before or after an edge
 _SHORT_SIDE = 32  # length of the shorter side of the compared pictures, in pixels
-_MIN_DIFFERENCE = 12.0  # least difference between the two frames of a shot change, in grey levels
-_MIN_RATIO = 3.0  # least ratio of this difference to the median difference in the window
+_MIN_DIFFERENCE = 12.0  # smallest difference between the two frames of a shot change, in grey levels
+_MIN_RATIO = 3.0  # smallest ratio of this difference to the median difference in the window
 
 
 def shot_change_s(batch: FrameBatch) -> float | None:
-    """Return the time of the first frame after the clearest shot change, or None if there is none.
+    """Return the time of the first frame after the clearest shot change, in seconds, or None if there is none.
 
-    Neighbouring frames are compared by the mean absolute difference of their pixels. A shot change has the largest
-    difference, several times the median, so that a moving camera does not count.
+    Neighbouring frames are compared by the mean absolute difference of their pixels. The shot change is where the
+    difference is largest. It must be several times the median, so that a moving camera does not count as one.
     """
     if len(batch.times_s) < 2:
         return None
@@ -34,9 +34,9 @@ def shot_change_s(batch: FrameBatch) -> float | None:
 
 
 def exact_edge_s(reader: FrameReader, path: Path, edge_s: float, identity: list[int] | None = None) -> float:
-    """Return the time of the shot change within half a second of an edge, or the edge if there is none.
+    """Return the time of the shot change within half a second of an edge.
 
-    The edge is also returned if the file cannot be read.
+    If there is none, or if the file cannot be read, the edge is returned unchanged. All times are in seconds.
     """
     try:
         batch = reader.frames_between(

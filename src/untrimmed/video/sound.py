@@ -1,4 +1,4 @@
-"""Decodes the sound of a video as 16-bit mono samples. This runs only in the decoding child process."""
+"""Decode the sound of a video to 16-bit mono samples. This runs only in the decoding child process."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from untrimmed.video.messages import SOUND_HZ
 from untrimmed.video.timeline import MAX_FALL_S, MAX_HOLD_S
 
 PIECE_S = 10.0  # longest piece, in seconds
-# Rates outside this range come from damaged headers. A low rate would turn a small file into many samples.
+# Sample rates outside this range come from damaged headers. A low rate would turn a small file into many samples.
 MIN_RATE = 4_000
 MAX_RATE = 768_000
 MAX_FRAME_SAMPLES = 1 << 20  # largest number of samples in one decoded frame
-_TOLERANCE_S = 0.1  # a timestamp that deviates more starts a new piece
+_TOLERANCE_S = 0.1  # a timestamp that differs by more from the end of the previous frame starts a new piece
 _BYTES_PER_SAMPLE = 2
 
 
 def choose_sound(container: InputContainer) -> AudioStream | None:
-    """Return the audio stream that a player would play, or None if there is no sound.
+    """Return the audio stream that a player would choose, or None if there is no sound.
 
     Raises:
         MediaProblemError: There is sound, but no decoder for it, or the sample rate is implausible.
@@ -53,9 +53,9 @@ def choose_sound(container: InputContainer) -> AudioStream | None:
 
 @dataclass
 class SoundDecoder:
-    """Decodes the sound of an open video in pieces. `warnings` are complete after the iteration.
+    """Decodes the sound of an open video in pieces. `warnings` are complete after the last piece.
 
-    Times are seconds from the first frame of the video, which is at `origin_s` on the container's clock.
+    Times are seconds from the first frame of the video. The container's time of this frame is `origin_s`.
     """
 
     video: OpenVideo
@@ -66,13 +66,13 @@ class SoundDecoder:
     num_damaged: int = 0  # number of packets that cannot be decoded
     _piece: bytearray = field(default_factory=bytearray)
     _start_s: float = 0.0
-    _shift_s: float = 0.0  # from the container's clock to this one; it changes where the clock breaks
+    _shift_s: float = 0.0  # added to the container's times; it changes where those jump
     _decoded_s: float = 0.0
 
     def pieces(self, max_duration_s: float) -> Iterator[tuple[float, bytes]]:
-        """Yield each piece of at most 10 s: the time of its first sample and its samples.
+        """Yield pieces of at most 10 s in order: the time of the first sample in seconds, and the samples as bytes.
 
-        Pieces are in order. A gap between two pieces has no sound. Sound after `max_duration_s` is left out.
+        A gap between two pieces has no sound. Sound after `max_duration_s` seconds is left out.
 
         Raises:
             MediaProblemError: No packet can be decoded, or a frame has an implausible sample rate.
@@ -107,7 +107,7 @@ class SoundDecoder:
                 break
             frame.pts = None  # the resampler would otherwise insert silence or drop samples
             self._add(resampler, frame)
-            # The processor time depends on the decoded sound, since timestamps cannot be trusted.
+            # report the decoded time, because timestamps cannot be trusted; the limit on processor time depends on it
             self.on_progress(self._decoded_s)
             if len(self._piece) >= PIECE_S * SOUND_HZ * _BYTES_PER_SAMPLE:
                 yield self._take()
@@ -129,7 +129,7 @@ class SoundDecoder:
         return frames or []
 
     def _time_s(self, frame: AudioFrame, end_s: float | None) -> float:
-        """The time of a frame. It is the end of the previous frame if the clock is missing or breaks."""
+        """Return the time of a frame in seconds: the end of the previous frame if its timestamp is missing or jumps."""
         if frame.pts is None or frame.time_base is None:
             return 0.0 if end_s is None else end_s
         time_s = float(frame.pts * frame.time_base) + self._shift_s

@@ -1,4 +1,4 @@
-"""Reads the cues of subtitle files and of subtitle streams. This runs only in the decoding child process."""
+"""Read the cues of subtitle files and of subtitle streams. This runs only in the decoding child process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from untrimmed.video.subtitle_text import (
     read_cues,
 )
 
-# Streams whose cues FFmpeg converts to ASS; all other subtitle streams are pictures or have no decoder.
+# Codecs whose cues FFmpeg converts to ASS. Other subtitle streams are pictures, or there is no decoder for them.
 _TEXT_CODECS = """
     subrip srt ass ssa mov_text webvtt text microdvd mpl2 jacosub sami realtext stl subviewer subviewer1 vplayer
 """
@@ -32,7 +32,7 @@ _CHARACTERS_AT_A_TIME = 50_000  # a message has at most a million bytes, and a c
 
 
 def subtitle_streams(video: OpenVideo) -> tuple[list[Any], list[str]]:
-    """Return the subtitle streams with text, and the names of those that cannot be read."""
+    """Return the subtitle streams with text, and descriptions of the streams that cannot be read."""
     streams: list[Any] = []
     unread = []
     for stream in video.container.streams.subtitles:
@@ -46,7 +46,7 @@ def subtitle_streams(video: OpenVideo) -> tuple[list[Any], list[str]]:
 
 
 def language_of(stream: Any) -> str:
-    """Return the language code of a stream; empty if the file does not name it."""
+    """Return the language code of a stream, or an empty text if the file does not contain it."""
     language = str(stream.metadata.get("language", ""))[:20].strip()
     return "" if language.lower() in ("und", "unk", "zxx") else language
 
@@ -54,9 +54,9 @@ def language_of(stream: Any) -> str:
 def stream_cues(
     video: OpenVideo, streams: list[Any], origin_s: float, on_progress: Callable[[float], None], warnings: list[str]
 ) -> Iterator[tuple[int, Cue]]:
-    """Yield the cues of text streams with the index of their stream, in the order of the file.
+    """Yield the cues of text streams, each with the index of its stream, in the order of the file.
 
-    `origin_s` is the time of the first frame of the video.
+    `origin_s` is the container's time of the first frame of the video, in seconds.
     """
     for packet in read_packets(video, streams, warnings):
         if packet.pts is None:
@@ -84,7 +84,7 @@ def _text_of(subtitle: Any) -> str:
 
 
 def file_cues(path: str, language: str, on_progress: Callable[[float], None]) -> tuple[list[Cue], Faults]:
-    """Return the cues of a subtitle file by time, each once.
+    """Return the cues of a subtitle file in order of time, without duplicates.
 
     Raises:
         MediaProblemError: The file is too large, is not text, or has no cue.
@@ -114,7 +114,7 @@ def file_cues(path: str, language: str, on_progress: Callable[[float], None]) ->
 
 
 def in_batches(cues: Iterable[Any], text_of: Callable[[Any], str]) -> Iterator[list[Any]]:
-    """Yield cues in lists that fit into one message."""
+    """Yield lists of cues, each of which fits into one message."""
     batch: list[Any] = []
     length = 0
     for cue in cues:

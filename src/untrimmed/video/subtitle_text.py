@@ -1,7 +1,7 @@
 """Parse subtitles: files in the formats SubRip, WebVTT and ASS/SSA, and the styled texts of streams.
 
-Files may be broken or hostile, so each line is parsed alone, lines and cues have a maximum length, and a cue that
-cannot be read is counted and left out. Times are whole milliseconds.
+Files may be broken or hostile. So each line is parsed separately, lines and cues have a maximum length, and cues that
+cannot be read are counted and left out. Times are whole milliseconds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_FILE_BYTES = 1 << 28
 _SAMPLE_BYTES = 1 << 18
 _MIN_READING_MS = 1000
 _READING_MS = 60  # assumed duration per character of a cue whose end is before its start
-_ROLL_UP_MS = 100  # a cue that begins this soon after another may repeat its lines
+_ROLL_UP_MS = 100  # a cue that begins at most this long after the end of another may repeat the other's lines
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -29,7 +29,7 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-# Legacy encodings of subtitles, by languages that file names give. Detection is tried first with these.
+# Legacy encodings of subtitles, by the language in the file name. Detection tries them first.
 _ENCODINGS = {
     ("ru", "rus", "uk", "ukr", "bg", "bul", "be", "mk", "russian"): ("cp1251", "koi8_r"),
     ("pl", "pol", "cs", "cze", "ces", "sk", "hu", "hun", "hr", "sl", "ro", "rum"): ("cp1250", "iso8859_2"),
@@ -72,14 +72,14 @@ class Cue(NamedTuple):
 
 @dataclass
 class Faults:
-    """Number of cues that were left out because their times could not be read, and whether bytes were replaced."""
+    """The number of cues with unreadable times, which are left out, and whether invalid bytes were replaced."""
 
     broken: int = 0
     has_replaced_bytes: bool = False
 
 
 class EncodingUnknownError(Exception):
-    """A file is not text."""
+    """Raised if a file is not text."""
 
 
 def read_cues(file: BinaryIO, suffix: str, language: str, faults: Faults) -> Iterator[Cue]:
@@ -101,7 +101,7 @@ def read_cues(file: BinaryIO, suffix: str, language: str, faults: Faults) -> Ite
 
 
 def _lines(reader: codecs.StreamReader) -> Iterator[str]:
-    """Yield lines, cut to `MAX_LINE` characters. They end at a line feed or carriage return, which is removed."""
+    """Yield lines without their line ends (line feed or carriage return), truncated to `MAX_LINE` characters."""
     rest = ""
     while block := reader.read(1 << 16):
         rest += block.replace("\0", "")
@@ -159,7 +159,7 @@ def detect_encoding(file: BinaryIO, language: str = "") -> tuple[str, bool]:
 
 
 def _is_almost_utf8(sample: bytes) -> bool:
-    """Whether at least 9 of 10 characters that are not ASCII are valid UTF-8, as in a damaged file."""
+    """Whether at least 9 of 10 non-ASCII characters are valid UTF-8, as in a damaged UTF-8 file."""
     text = sample.decode("utf-8", errors="replace")
     special = [character for character in text if ord(character) > 127]
     return special.count("�") * 10 <= len(special)
@@ -168,8 +168,8 @@ def _is_almost_utf8(sample: bytes) -> bool:
 def _timed_cues(lines: Iterable[str], faults: Faults, *, is_vtt: bool) -> Iterator[tuple[int, int, str]]:
     """Yield the cues of SubRip or WebVTT. A line with two times begins a cue.
 
-    In WebVTT, a blank line ends it. In SubRip, the text may contain blank lines; a number before the next cue is not a
-    part of the text.
+    In WebVTT, a blank line ends a cue. In SubRip, the text may contain blank lines, and the number of the next cue is
+    removed from its end.
     """
     span: tuple[int, int] | None = None
     text: list[str] = []
@@ -207,14 +207,15 @@ def _timed_cues(lines: Iterable[str], faults: Faults, *, is_vtt: bool) -> Iterat
         elif span is not None and sum(map(len, text)) < 2 * MAX_CUE:
             text.append(line)
     if not is_vtt and len(text) > 1 and text[-1].strip().isdigit() and not text[-2].strip():
-        text.pop()  # the number of a cue that is missing
+        text.pop()  # the number of a cue that is not in the file
     yield from cue()
 
 
 def _without_repeated(lines: list[str], previous: tuple[int, list[str]], start_ms: int, end_ms: int) -> list[str]:
-    """Return the lines without those that the previous cue ends with, because captions that roll up repeat lines.
+    """Return the lines without leading lines that repeat the end of the previous cue, as in roll-up captions.
 
-    If all lines are equal, somebody may have said them twice, unless the cue is too short to read.
+    If the whole cue repeats the previous cue, it is kept, because somebody may have said it twice. It is only removed
+    if it is too short to read.
     """
     previous_end_ms, shown = previous
     if start_ms - previous_end_ms > _ROLL_UP_MS or (shown == lines and end_ms - start_ms > _ROLL_UP_MS):
@@ -246,7 +247,7 @@ def _ass_cues(lines: Iterable[str], faults: Faults) -> Iterator[tuple[int, int, 
 
 
 def _span(start: str, end: str) -> tuple[int, int] | None:
-    """Return two times in milliseconds; None if one cannot be read, or the end is before the video."""
+    """Return two times in milliseconds, or None if one cannot be read or the end is before the start of the video."""
     start_ms, end_ms = _milliseconds(start), _milliseconds(end)
     if start_ms is None or end_ms is None or max(start_ms, end_ms) < 0:
         return None
@@ -254,7 +255,7 @@ def _span(start: str, end: str) -> tuple[int, int] | None:
 
 
 def _milliseconds(text: str) -> int | None:
-    """Return a time such as 1:02:03,456 or 02:03.4 in milliseconds; None for any other text.
+    """Return a time such as 1:02:03,456 or 02:03.4 in milliseconds, or None for any other text.
 
     >>> _milliseconds("1:02:03,456"), _milliseconds("02:03.4"), _milliseconds("1:02:03:456"), _milliseconds("x")
     (3723456, 123400, 3723456, None)
@@ -278,7 +279,7 @@ def _milliseconds(text: str) -> int | None:
 
 
 def _plausible_end(start_ms: int, end_ms: int, text: str) -> int:
-    """Return the end of a cue, or if it is not after the start, an end that leaves time to read the text."""
+    """Return the end of a cue. If it is not after the start, return an end that leaves enough time to read the text."""
     return end_ms if end_ms > start_ms else start_ms + max(_MIN_READING_MS, _READING_MS * len(text))
 
 
@@ -294,7 +295,7 @@ def plain_ass_text(text: str) -> str:
 
 
 def plain_text(text: str) -> str:
-    """Return a text without tags, control characters and repeated blanks; empty if it has no letter or digit.
+    """Return a text without tags, control characters and repeated blanks, or "" if it has no letter or digit.
 
     >>> plain_text("<i>3 < 5</i> &amp; <font color='red'>7</font>{\\\\an8}")
     '3 < 5 & 7'

@@ -1,4 +1,4 @@
-"""Small pictures of a video, about one per second, made from the frames that are sampled for indexing."""
+"""Make small pictures of a video, about one per second, from the frames that are sampled for indexing."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 HEIGHT = 160  # largest height of a picture, in pixels
-MAX_GAP_S = 1.0  # largest time between pictures, if frames are sampled that often
-_BYTES_PER_S = 6600  # largest size, 23.8 MB per hour; the quality is lower where pictures would need more
+MAX_GAP_S = 1.0  # largest time between pictures, unless fewer frames are sampled
+_BYTES_PER_S = 6600  # largest size per second of video (23.8 MB per hour); if it is exceeded, the quality is lowered
 _QUALITIES = (10, 60)
 _METHOD = 2  # effort of WebP, 0 to 6; 4 takes twice as long and saves 5 % of the bytes
 _EPSILON_S = 1e-6
@@ -19,9 +19,9 @@ _EPSILON_S = 1e-6
 
 @dataclass(frozen=True)
 class Thumbnails:
-    """The pictures of one video as WebP, each at most 160 pixels high, and their times in seconds, in order.
+    """The pictures of one video (WebP, at most 160 pixels high) and their times in seconds, in order.
 
-    The picture for `times_s[i]` is `pictures[rows[i]]`. While the video does not change, times share a picture.
+    The picture at `times_s[i]` is `pictures[rows[i]]`. Consecutive times share a picture if the video does not change.
     """
 
     times_s: Float[np.ndarray, " T"]
@@ -32,7 +32,7 @@ class Thumbnails:
 class ThumbnailMaker:
     """Makes the thumbnails of one video from its sampled frames.
 
-    It keeps the first and the last frame, and as few others as possible with gaps of at most `MAX_GAP_S`.
+    They show the first and the last frame, and as few others as possible so that gaps are at most `MAX_GAP_S`.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class ThumbnailMaker:
         self._pending: tuple[float, UInt8[np.ndarray, "Y X 3"]] | None = None
 
     def add(self, times_s: Iterable[float], frames: Iterable[UInt8[np.ndarray, "Y X 3"]]) -> None:
-        """Take the next frames of the video."""
+        """Add the next frames of the video, in order of time."""
         for time_s, frame in zip(times_s, frames, strict=True):
             is_first = not self._times_s and self._pending is None
             if self._pending is not None and time_s - self._times_s[-1] > MAX_GAP_S + _EPSILON_S:

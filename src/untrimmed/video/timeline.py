@@ -1,4 +1,4 @@
-"""Convert presentation timestamps to seconds, and generate the times at which a video is sampled. Needs no decoder."""
+"""Convert presentation timestamps to seconds, and generate sampling times. This module needs no decoder."""
 
 import math
 from fractions import Fraction
@@ -9,13 +9,13 @@ MIN_FPS = 0.001
 MAX_FPS = 1000.0
 # Tolerance for times. Timestamps are rounded to the container's time base, which is never less than a microsecond.
 EPSILON_S = 1e-6
-# If a picture is shown longer, or time steps back further, the clock is broken.
+# If a picture is shown longer than this, or the time decreases by more, the timestamps count as broken.
 MAX_HOLD_S = 3600.0
 MAX_FALL_S = 1.0
 
 
 def check_fps(fps: float, name: str, unit: str = "frames") -> None:
-    """Raise a ConfigError unless this is a possible rate. The message calls the setting `name`."""
+    """Raise a ConfigError unless a rate is possible. `name` is the name of the setting in the message."""
     if not (math.isfinite(fps) and MIN_FPS <= fps <= MAX_FPS):
         raise ConfigError(f"{name} is {fps}, expected {MIN_FPS:g} to {MAX_FPS:g} {unit} per second")
 
@@ -24,7 +24,7 @@ class Timeline:
     """Converts the timestamps of frames in display order to seconds from the first frame. The times never decrease.
 
     A frame without a timestamp gets the time of the previous frame plus `frame_s`. So does the first frame after a
-    break of the clock, as in a joined recording. Both cases are counted for warnings.
+    break of the timestamps, as in a joined recording. Both cases are counted for warnings.
     """
 
     def __init__(self, time_base: Fraction, frame_s: float, origin: int | None = None) -> None:
@@ -38,16 +38,16 @@ class Timeline:
 
     @property
     def is_plain(self) -> bool:
-        """Whether timestamps convert directly to times, because none was missing and the clock never broke."""
+        """Whether no timestamp was missing or broken, so that all convert directly to times."""
         return self.num_missing == 0 and self.num_breaks == 0
 
     def raw_s(self, pts: int) -> float:
-        """The seconds from the origin to a timestamp, ignoring breaks of the clock."""
+        """Return the seconds from the origin to a timestamp, ignoring breaks."""
         assert self.origin is not None
         return float((pts - self.origin) * self.time_base)
 
     def next_s(self, pts: int | None) -> float:
-        """The time of the next frame in display order."""
+        """Return the time of the next frame in display order, in seconds."""
         last_s = self._last_s
         if pts is None:
             self.num_missing += 1
@@ -69,7 +69,7 @@ class Timeline:
         return time_s
 
     def warnings(self) -> list[str]:
-        """One line for each kind of problem with the timestamps."""
+        """Return one line for each kind of problem with the timestamps."""
         lines = []
         if self.num_missing:
             rate = f"{1 / self.frame_s:.4g} fps"
@@ -80,14 +80,14 @@ class Timeline:
 
 
 class SampleGrid:
-    """Sampling times k / fps for k = 0, 1, ..., each returned once in increasing order."""
+    """The sampling times k / fps for k = 0, 1, ... in seconds, each of which is returned once."""
 
     def __init__(self, fps: float) -> None:
         self.fps = fps
         self._next_index = 0
 
     def take_before(self, end_s: float) -> list[float]:
-        """Remove and return the grid times before `end_s`, to within a microsecond."""
+        """Remove and return the times before `end_s`, with a tolerance of one microsecond."""
         stop = math.ceil((end_s - EPSILON_S) * self.fps)
         times = [index / self.fps for index in range(self._next_index, stop)]
         self._next_index = max(self._next_index, stop)
@@ -118,18 +118,18 @@ class SampleTimes:
 
 
 class FramesFrom:
-    """Samples each frame that is on screen at `start_s` or later, at its start. Has the methods of `SampleGrid`."""
+    """Samples every frame that is on screen at or after `start_s`, once. It has the methods of `SampleGrid`."""
 
     def __init__(self, start_s: float) -> None:
         self.start_s = start_s
         self._shown_s = 0.0
 
     def take_before(self, end_s: float) -> list[float]:
-        """Return the start of the frame that ends at `end_s`. Frames that end before `start_s` are left out."""
+        """Return the start time of the frame that ends at `end_s`, or nothing if it ends before the first sample."""
         shown_s = self._shown_s
         self._shown_s = end_s
         return [shown_s] if self.falls_in(shown_s, end_s) else []
 
     def falls_in(self, start_s: float, end_s: float) -> bool:
-        """Whether a frame with this span may still be on screen when the grid starts (`self.start_s`), or later."""
+        """Whether a frame with this span may be on screen at or after the start of sampling (`self.start_s`)."""
         return self.start_s <= end_s + 2 * EPSILON_S
