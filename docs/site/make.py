@@ -22,7 +22,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 DOCS, PACKAGE = ROOT / "docs", ROOT / "src" / "untrimmed"
 FRONT = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
-LINK = re.compile(r'(?<=\]\()(?P<path>[^)\s#:]+)(?P<anchor>#[^)\s]*)?(?: "(?P<name>untrimmed[\w.]+)")?(?=\))')
+LINK = re.compile(r'(?<=\]\()(?P<path>[^)\s#:]+)(?P<anchor>#[^)\s]*)?(?:\s+"(?P<name>untrimmed[\w.]+)")?(?=\))')
 
 
 def build(folder: Path) -> Path:
