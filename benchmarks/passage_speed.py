@@ -27,7 +27,7 @@ from untrimmed.search.corpora.engine import cache_library
 from untrimmed.search.query.evidence import TextPart, find_passages
 from untrimmed.search.query.fusion import FusionSettings
 from untrimmed.search.store.passages import PassageTable, StoredPassage, _mark, _row, _table
-from untrimmed.search.store.readings import Reading
+from untrimmed.search.store.readings import StoredReading
 from untrimmed.search.store.records import Settings, VideoRecord
 from untrimmed.search.store.table import StoredVideo, VideoIndex
 from untrimmed.types import FrameFeatures, TextFeatures
@@ -77,7 +77,7 @@ def rows_of(numbers: range, encoder: MadeEncoder):
     rows = []
     for place, number in enumerate(numbers):
         names = f"{number:016x}", "subtitle", "said", "made", IDENTITY, f"{number:040x}"
-        reading = Reading(*names, num_passages=PASSAGES, reading_id=f"{number:016x}")
+        reading = StoredReading(*names, num_passages=PASSAGES, reading_id=f"{number:016x}")
         for index in range(PASSAGES):
             row = place * PASSAGES + index
             text = " ".join(f"w{word}" for word in drawn[row])

@@ -10,7 +10,7 @@ from tests.retrieval_world import SIZES, make_batch
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.evidence import between_videos
 from untrimmed.losses.transport import inside_videos
-from untrimmed.models.evidential_losses import Evidence, Transport
+from untrimmed.models.evidential_losses import EvidenceLoss, TransportLoss
 from untrimmed.models.registry import create_model, list_compositions
 from untrimmed.models.released import export_released, import_released
 from untrimmed.presets import load_preset
@@ -57,7 +57,7 @@ def test_before_warmup_labels_are_hard_and_the_transport_loss_is_zero():
 def test_evidence_uses_the_first_pass_of_queries_and_transport_the_second(monkeypatch):
     model = build(dropout=0.5, input_dropout=0.5).train()
     seen = {}
-    for loss in (Evidence, Transport):
+    for loss in (EvidenceLoss, TransportLoss):
 
         def term(self, model, step, loss=loss):
             seen[loss.name] = step.queries

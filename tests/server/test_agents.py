@@ -30,7 +30,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from untrimmed.server import agents
-from untrimmed.server.agents import _Lines, create_agents_app, create_server
+from untrimmed.server.agents import _JsonLines, create_agents_app, create_server
 
 TOKEN = "correct-horse-battery"
 # The command `untrimmed` with the toy encoder.
@@ -314,7 +314,7 @@ def test_over_stdio_a_client_starts_the_command_and_talks_with_it(world, tmp_pat
     ],
 )
 def test_over_stdio_a_request_with_half_of_a_surrogate_pair_is_read(sent, read):
-    lines = _Lines(io.BytesIO(f'{{"text": "{sent}"}}\n'.encode()), encoding="utf-8")
+    lines = _JsonLines(io.BytesIO(f'{{"text": "{sent}"}}\n'.encode()), encoding="utf-8")
     assert json.loads(lines.readline()) == {"text": read}
 
 

@@ -98,9 +98,9 @@ def test_frames_are_scaled_down_and_decoded_once(client, ids):
 
 
 def test_the_frame_cache_is_bounded(world, client):
-    from untrimmed.server.pictures import Pictures
+    from untrimmed.server.pictures import PictureDecoder
 
-    pictures = Pictures(children=1, cache_bytes=8000)
+    pictures = PictureDecoder(children=1, cache_bytes=8000)
     for step in range(40):
         pictures.jpeg(world / "videos" / "clock.webm", "x", step * 0.04, 90, 2.0)
         assert pictures.num_bytes <= 8000

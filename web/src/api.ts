@@ -1,6 +1,6 @@
 // Client of the service that /api/openapi.json describes.
 
-import type { BinJson, BinList, BinMomentRequest, BinRequest, CountedFolder, ExportRequest, Facts, Folder, FolderListing, HitJson, Job, RelevanceCurve, RemovedVideos, SearchAnswer, SearchLine, SearchRequest, Span, Stopped, Thumbnails, TranscriptLine, VideoDetail, VideoList, Watch } from './service'
+import type { BinJson, BinList, BinMomentRequest, BinRequest, CountedFolder, ExportRequest, Facts, Folder, FolderListing, HitJson, Job, RelevanceCurve, RemovedVideos, SearchAnswer, SearchLine, SearchRequest, Span, Stopped, ThumbnailSheets, TranscriptLine, VideoDetail, VideoList, Watch } from './service'
 
 export type { CountedFolder, Folder, FolderListing, Job, RelevanceCurve, Watch }
 
@@ -103,7 +103,7 @@ export const frame = (id: string, time_s: number, side = 180) =>
 /** A small picture at most half a second from a time. With the version of the stored pictures it is cached for good. */
 export const thumbnail = (id: string, time_s: number, version = '') =>
   `/api/videos/${id}/thumbnail?time_s=${Math.max(0, time_s).toFixed(3)}${version && `&version=${version}`}`
-export const thumbnails = (id: string) => get<Thumbnails>(`/api/videos/${id}/thumbnails`)
+export const thumbnails = (id: string) => get<ThumbnailSheets>(`/api/videos/${id}/thumbnails`)
 /** The address of one image of stored pictures at equal distances, in rows of ten. */
 export const overview = (id: string, pictures: number) => `/api/videos/${id}/thumbnails/overview?pictures=${pictures}`
 /** A span with its edges at the exact cuts. */

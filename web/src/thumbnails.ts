@@ -1,13 +1,13 @@
 // The stored pictures of videos. Their times are requested once per video, so that each picture has one address.
 
 import * as api from './api'
-import type { Thumbnails } from './service'
+import type { ThumbnailSheets } from './service'
 
 const MAX_DISTANCE_S = 0.5 // of a picture from the requested time; the service decodes frames that are farther away
-const requests = new Map<string, Promise<Thumbnails | null>>()
+const requests = new Map<string, Promise<ThumbnailSheets | null>>()
 
 /** The stored pictures of a video; null if the service cannot be asked. */
-export function storedPictures(id: string): Promise<Thumbnails | null> {
+export function storedPictures(id: string): Promise<ThumbnailSheets | null> {
   let request = requests.get(id)
   if (!request) {
     request = api.thumbnails(id).catch(() => {
@@ -20,7 +20,7 @@ export function storedPictures(id: string): Promise<Thumbnails | null> {
 }
 
 /** The address of the picture nearest to a time. */
-export function pictureAt(id: string, time_s: number, stored: Thumbnails | null): string {
+export function pictureAt(id: string, time_s: number, stored: ThumbnailSheets | null): string {
   const times_s = stored?.times_s ?? []
   let low = 0
   let high = times_s.length - 1

@@ -12,7 +12,7 @@ import numpy as np
 
 from untrimmed.devices import check_device
 from untrimmed.encoders.encoder import ClipEncoder, Encoder
-from untrimmed.encoders.features.kinds import CLIP, DEFAULT_CLIP, FeatureSpec, Part, is_feature_name, read_spec
+from untrimmed.encoders.features.kinds import CLIP, DEFAULT_CLIP, FeatureSpec, NetworkSpec, is_feature_name, read_spec
 from untrimmed.encoders.hub.weights import is_hub_id, locate, missing_packages
 from untrimmed.errors import EncoderError, UnknownNameError
 from untrimmed.precision import BUILTIN_PRODUCTS, Precision
@@ -167,7 +167,7 @@ def _load_hub(
 def _feature_spec(name: str) -> FeatureSpec:
     """Return the networks in a name, with the short name of a CLIP model replaced by the model's hub id."""
 
-    def resolved(part: Part) -> Part:
+    def resolved(part: NetworkSpec) -> NetworkSpec:
         return replace(part, weights=_source(part.weights or DEFAULT_CLIP)) if part.kind == CLIP else part
 
     return FeatureSpec(tuple(map(resolved, read_spec(name).parts)))

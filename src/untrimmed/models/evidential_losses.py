@@ -19,7 +19,7 @@ from untrimmed.models.registry import register
 
 
 @register("evidence")
-class Evidence(StepLoss):
+class EvidenceLoss(StepLoss):
     """Holmes' evidential loss between videos (arXiv 2605.06083), which estimates how certain a query's match is."""
 
     second_pass: ClassVar[bool] = False  # the loss reads the same scores as the InfoNCE and triplet losses
@@ -59,7 +59,7 @@ class Evidence(StepLoss):
 
 
 @register("transport")
-class Transport(StepLoss):
+class TransportLoss(StepLoss):
     """Holmes' evidential loss within a video (arXiv 2605.06083), which learns which clips belong to which query."""
 
     reads_clips: ClassVar[bool] = True

@@ -14,14 +14,14 @@ from typing import ClassVar
 
 from untrimmed.models.attached_losses import QueryDiversity
 from untrimmed.models.consolidated import ConsolidatedConfig, ConsolidatedModel, FusionToken
-from untrimmed.models.evidential_losses import Evidence, Transport
+from untrimmed.models.evidential_losses import EvidenceLoss, TransportLoss
 from untrimmed.models.registry import register
 from untrimmed.models.settings import Losses
 
 RELEASED_LOSSES = {
     "query_diversity": QueryDiversity.Config(margin=0.15),
-    "evidence": Evidence.Config(),
-    "transport": Transport.Config(),
+    "evidence": EvidenceLoss.Config(),
+    "transport": TransportLoss.Config(),
 }
 
 

@@ -42,7 +42,7 @@ class SubtitleVideos(Record):
 
 
 @register("subtitles")
-class Subtitles(Attachment):
+class SubtitleScore(Attachment):
     """Adds the best passage's cosine to the score with a learned weight."""
 
     @dataclass(frozen=True, kw_only=True)

@@ -13,14 +13,14 @@ from untrimmed.nn.norm import LayerNorm
 
 
 @dataclass(frozen=True)
-class Schedule:
+class NoiseSchedule:
     """A noise schedule: the variance of the noise that each of T steps adds, in double precision. Step 0 is the least
     noisy."""
 
     betas: tuple[float, ...]
 
     @classmethod
-    def cosine(cls, num_steps: int) -> "Schedule":
+    def cosine(cls, num_steps: int) -> "NoiseSchedule":
         """Return the cosine schedule (Nichol and Dhariwal 2021), with betas of at most 0.999."""
 
         def level(step: int) -> float:
@@ -121,7 +121,7 @@ class Diffusion(nn.Module):
 
     def __init__(self, dim: int, num_steps: int, num_layers: int, init_std: float):
         super().__init__()
-        self.schedule = Schedule.cosine(num_steps)
+        self.schedule = NoiseSchedule.cosine(num_steps)
         self.denoiser = Denoiser(dim, num_steps, num_layers, init_std)
 
     def trajectory(self, start: Float[Tensor, "V D"], condition: Float[Tensor, "V K D"]) -> Float[Tensor, "T V K D"]:

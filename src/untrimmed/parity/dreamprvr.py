@@ -18,7 +18,7 @@ from untrimmed.models.registry import create_model
 from untrimmed.models.released import as_tensors, export_released, import_released
 from untrimmed.models.two_branches import TwoBranchModel
 from untrimmed.nn.aggregation import mean_of
-from untrimmed.nn.diffusion import Schedule
+from untrimmed.nn.diffusion import NoiseSchedule
 from untrimmed.parity.case import Arrays, Case
 from untrimmed.parity.compare import Rules, Tolerance
 from untrimmed.parity.draws import NoisyDraws
@@ -214,7 +214,7 @@ def schedule_arrays(num_steps: int) -> Arrays:
     The first variance is 0 and has no logarithm. The released program uses the logarithm of the second variance
     instead.
     """
-    schedule = Schedule.cosine(num_steps)
+    schedule = NoiseSchedule.cosine(num_steps)
     alpha_bars = np.array(schedule.alpha_bars)
     of_clean, of_present, variance = np.array(schedule.posterior).T
     return {

@@ -12,7 +12,7 @@ from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch
 from untrimmed.losses import evidence, transport
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.evidence import Division, dirichlet_error
-from untrimmed.models.evidential_losses import Evidence, Transport
+from untrimmed.models.evidential_losses import EvidenceLoss, TransportLoss
 from untrimmed.models.two_branches import TwoBranchModel
 from untrimmed.nn.aggregation import mean_of
 from untrimmed.parity.case import Arrays, Case
@@ -121,8 +121,8 @@ class HolmesParity(GMMFormerV2Parity):
         """Return the losses of both branches, the attached losses, and intermediate values of the evidential losses."""
         arrays = GMMFormerParity.loss_arrays(self, case, model, scores, terms, draws)
         index = case.training_batch().video_index
-        c = _config(model, Evidence)
-        t = _config(model, Transport)
+        c = _config(model, EvidenceLoss)
+        t = _config(model, TransportLoss)
         cosines = [scores[f"{branch}_scores"] for branch in BRANCHES]
         settings = {"temperature": c.temperature, "bound": c.division_bound, "smoothing": c.smoothing}
         arrays |= evidence_arrays(cosines, index, is_switched=bool(self.epoch(case)), **settings)
@@ -141,7 +141,7 @@ class HolmesParity(GMMFormerV2Parity):
         if not self.epoch(case, step):
             return {}
         scores = model.score(model.encode_queries(batch.queries), model.encode_videos(batch.videos))
-        c = _config(model, Evidence)
+        c = _config(model, EvidenceLoss)
         cosines = [scores[branch].value for branch in BRANCHES]
         parts = _divisions(cosines, batch.video_index, temperature=c.temperature, bound=c.division_bound)
         return {"ambiguous_per_step": evidence.ambiguous(parts).long()}
@@ -175,7 +175,7 @@ class HolmesParity(GMMFormerV2Parity):
         return case.batch["text_mask"] > 0 if name == "expected/frame_query_tokens" else super()._row_mask(case, name)
 
 
-def _config(model: TwoBranchModel, loss: type[Evidence] | type[Transport]) -> Any:
+def _config(model: TwoBranchModel, loss: type[EvidenceLoss] | type[TransportLoss]) -> Any:
     """Return the settings of a loss that is attached to the model."""
     return model.attachments[loss.name].config
 
@@ -251,7 +251,7 @@ def _evidence(case: Case) -> dict[str, Tensor]:
 
 def _transport(case: Case) -> dict[str, Tensor]:
     arrays: dict[str, Tensor] = {}
-    iterations = Transport.Config().iterations
+    iterations = TransportLoss.Config().iterations
     for block, settings in case.setting("blocks").items():
         index, (query, clips) = _block(case, block, ["query_vectors", "clips"])
         constants = {"regularisation": settings["pot_scale"], "iterations": iterations}

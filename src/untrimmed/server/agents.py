@@ -308,7 +308,7 @@ def create_agents_app(service: Service, access: Access, *, clips: Path | None = 
     return Guard(app, access)
 
 
-class _Lines(io.TextIOWrapper):
+class _JsonLines(io.TextIOWrapper):
     """A stream of JSON lines that replaces unpaired surrogates.
 
     Clients that truncate texts send unpaired surrogates. They are valid JSON, but the MCP SDK never answers a request
@@ -321,8 +321,8 @@ class _Lines(io.TextIOWrapper):
 
 
 async def _run_over_stdio(server: MCPServer[Any]) -> None:
-    """Run a server on stdin and stdout, like `server.run("stdio")`, but read stdin with `_Lines`."""
-    lines = anyio.wrap_file(_Lines(sys.stdin.buffer, encoding="utf-8", errors="replace"))
+    """Run a server on stdin and stdout, like `server.run("stdio")`, but read stdin with `_JsonLines`."""
+    lines = anyio.wrap_file(_JsonLines(sys.stdin.buffer, encoding="utf-8", errors="replace"))
     async with stdio_server(stdin=lines) as (requests, answers):
         # version 2.3 of the SDK has no public function that runs a server on other streams
         lowlevel = server._lowlevel_server

@@ -30,7 +30,7 @@ def unchanged_response(request: Request, headers: dict[str, str]) -> Response | 
     return Response(status_code=304, headers=headers) if tags & {headers["etag"], "*"} else None
 
 
-class Pictures:
+class PictureDecoder:
     """Decodes frames of videos and still pictures. It is thread-safe. A child process decodes one file at a time."""
 
     def __init__(self, *, children: int = 2, cache_bytes: int = 64 << 20, limits: Limits = _LIMITS) -> None:

@@ -232,7 +232,7 @@ class HitJson(BaseModel):
     )
 
 
-class Word(BaseModel):
+class WordWeight(BaseModel):
     """A word of the sentence and its weight."""
 
     word: str
@@ -248,7 +248,7 @@ class SearchAnswer(BaseModel):
     partial: bool = Field(description="Whether videos are missing because a shard of the library did not respond.")
     hits: list[HitJson]
     took_s: float = Field(description="Duration of the search.")
-    words: list[Word] | None = Field(
+    words: list[WordWeight] | None = Field(
         default=None, description="The words of the sentence with weights, if a trained model weights them."
     )
 
@@ -327,7 +327,7 @@ class VideoDetail(Video):
     kind: str | None = Field(description="Media type of the file.")
 
 
-class Thumbnails(BaseModel):
+class ThumbnailSheets(BaseModel):
     """The stored pictures of a video, possibly none. Picture i is in cell i % 100 of sheet i // 100, in rows of ten."""
 
     version: str = Field(description="Changes with the pictures. Browsers cache URLs that contain it for good.")

@@ -37,12 +37,14 @@ async def search(service: ServiceDependency, request: SearchRequest) -> SearchAn
     return await answer(service, request)
 
 
-class _Lines(StreamingResponse):
+class _NdjsonResponse(StreamingResponse):
     media_type = "application/x-ndjson"
 
 
 @router.post(
-    "/search/lines", response_class=_Lines, responses={200: {"model": SearchLine, "description": "JSON lines."}}
+    "/search/lines",
+    response_class=_NdjsonResponse,
+    responses={200: {"model": SearchLine, "description": "JSON lines."}},
 )
 async def search_lines(service: ServiceDependency, request: SearchRequest) -> Response:
     """Search and stream the results: a line for each hit, best first, then the complete answer.
@@ -78,7 +80,7 @@ async def search_lines(service: ServiceDependency, request: SearchRequest) -> Re
         except UntrimmedError as error:
             yield _line(SearchLine(problem=str(error)))
 
-    return _Lines(stream())
+    return _NdjsonResponse(stream())
 
 
 def _line(line: SearchLine) -> str:

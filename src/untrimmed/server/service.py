@@ -27,7 +27,7 @@ from untrimmed.search.store.thumbnails import ThumbnailFiles
 from untrimmed.server.browsing import FolderBrowser, folder_id_of
 from untrimmed.server.jobs import Jobs
 from untrimmed.server.media import frame_source
-from untrimmed.server.pictures import Pictures
+from untrimmed.server.pictures import PictureDecoder
 from untrimmed.server.problems import PublicError
 from untrimmed.server.proxies import DEFAULT_CACHE_BYTES, Proxies
 from untrimmed.server.schemas import Job
@@ -52,7 +52,7 @@ class Service:
     library: Library
     folders: tuple[Path, ...] = ()
     roots: tuple[Path, ...] = ()
-    pictures: Pictures = field(default_factory=lambda: Pictures(children=_NUM_DECODERS))
+    pictures: PictureDecoder = field(default_factory=lambda: PictureDecoder(children=_NUM_DECODERS))
     pace: Pace = field(default_factory=Pace)
     proxy_bytes: int = DEFAULT_CACHE_BYTES  # maximum total size of the cached proxies
     # called with every finished run that was started by a change in a watched folder

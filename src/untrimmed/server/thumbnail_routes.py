@@ -14,7 +14,7 @@ from untrimmed.search.store.thumbnails import StoredThumbnails
 from untrimmed.server.depends import RecordDependency, ServiceDependency
 from untrimmed.server.pictures import UNCHANGED, unchanged_response
 from untrimmed.server.problems import PublicError
-from untrimmed.server.schemas import Seconds, Thumbnails
+from untrimmed.server.schemas import Seconds, ThumbnailSheets
 from untrimmed.server.service import Service
 from untrimmed.server.thumbnails import PER_SHEET, overview, sheet, size_of
 
@@ -52,21 +52,21 @@ async def thumbnail(
 
 
 @router.get("/videos/{video_id}/thumbnails")
-async def thumbnails(service: ServiceDependency, record: RecordDependency) -> Thumbnails:
+async def thumbnails(service: ServiceDependency, record: RecordDependency) -> ThumbnailSheets:
     """Return the times of a video's stored pictures. The list may be empty."""
     return await service.read(_thumbnails, service, record)
 
 
-def _thumbnails(service: Service, record: VideoRecord) -> Thumbnails:
+def _thumbnails(service: Service, record: VideoRecord) -> ThumbnailSheets:
     version = content_stamp(record)
     video = service.thumbnails.of(record)
     try:
         if video is not None:
             width, height = size_of(video)
-            return Thumbnails(version=version, times_s=video.times_s.round(3).tolist(), width=width, height=height)
+            return ThumbnailSheets(version=version, times_s=video.times_s.round(3).tolist(), width=width, height=height)
     except DamagedError:
         pass
-    return Thumbnails(version=version, times_s=[], width=0, height=0)
+    return ThumbnailSheets(version=version, times_s=[], width=0, height=0)
 
 
 @router.get(

@@ -48,7 +48,7 @@ class ShownFrame:
 
 
 @dataclass(frozen=True)
-class Encoding:
+class VideoEncoding:
     """How a new file is encoded."""
 
     container: str
@@ -66,14 +66,14 @@ class Encoding:
         return next(name for name in self.video_encoders if name in av.codecs_available)
 
 
-def clip_encoding(container: str) -> Encoding:
+def clip_encoding(container: str) -> VideoEncoding:
     """Return the encoding of clips: good quality, and formats that all players support."""
     options = {"preset": "veryfast", "crf": "20", "bf": "0", "threads": "2"}
-    return Encoding(container, ("libx264", "libopenh264", "mpeg4"), video_options={"libx264": options})
+    return VideoEncoding(container, ("libx264", "libopenh264", "mpeg4"), video_options={"libx264": options})
 
 
 @dataclass(frozen=True)
-class Cut:
+class WrittenClip:
     """A written file. Its picture and sound end at `end_s` seconds of the source video."""
 
     end_s: float
@@ -90,7 +90,7 @@ class Cut:
 class CutWriter:
     """Writes the parts of frames and sound that are in a span to a new file."""
 
-    def __init__(self, video: OpenVideo, start_s: float, end_s: float, out: Any, encoding: Encoding) -> None:
+    def __init__(self, video: OpenVideo, start_s: float, end_s: float, out: Any, encoding: VideoEncoding) -> None:
         """Open a new file. `out` is its path, or a file object with a method `write`."""
         self.video = video
         self.start_s = start_s
@@ -239,7 +239,7 @@ def write_cut(
     on_progress: Callable[[float], None],
     *,
     is_sought: bool,
-) -> Cut:
+) -> WrittenClip:
     """Write a span of an open video to the file `out`.
 
     Args:
@@ -288,7 +288,7 @@ def write_cut(
             raise SeekError
         raise MediaProblemError(f"shows nothing between {start_s:g} and {end_s:g} s", "choose a span inside the video")
     cut_end_s = min(end_s, max(writer.picture_until_s, writer.sound_until_s))
-    return Cut(cut_end_s, writer.first, writer.middle, writer.last)
+    return WrittenClip(cut_end_s, writer.first, writer.middle, writer.last)
 
 
 def _seek(video: OpenVideo, origin: int | None, time_s: float) -> None:

@@ -344,12 +344,12 @@ class Worker:
         file ends.
         """
         # this module imports numpy, which would delay sampling
-        from untrimmed.video.cut import Cut, SeekError, write_cut
+        from untrimmed.video.cut import SeekError, WrittenClip, write_cut
 
         span_s = request["start_s"], request["end_s"]
         args = span_s, request["out"], request["format"], self._on_progress
 
-        def send(cut: Cut, video: OpenVideo) -> None:
+        def send(cut: WrittenClip, video: OpenVideo) -> None:
             pixels, form = self._small(cut.middle.frame, video, request)
             self._send({"kind": "frames", "times_s": [cut.middle.time_s], "form": form}, [pixels])
             self._send({"kind": "end", "end_s": cut.end_s})

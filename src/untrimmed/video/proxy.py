@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import av
 
-from untrimmed.video.cut import CutWriter, Encoding, SeekError
+from untrimmed.video.cut import CutWriter, SeekError, VideoEncoding
 from untrimmed.video.decode import SEEKABLE, MediaProblemError, OpenVideo, decode_packet, read_packets
 from untrimmed.video.sampling import FrameSampler
 from untrimmed.video.timeline import EPSILON_S, FramesFrom
@@ -40,7 +40,7 @@ _VP9 = {
     "g": str(_GROUP),
 }
 _WAIT = {"max_interleave_delta": f"{_MAX_WAIT_S * 1e6:.0f}", "flush_packets": "1"}
-MP4 = Encoding(
+MP4 = VideoEncoding(
     "mp4",
     ("libx264", "libopenh264"),
     short_side=SHORT_SIDE,
@@ -53,7 +53,7 @@ MP4 = Encoding(
         **_WAIT,
     },
 )
-WEBM = Encoding(
+WEBM = VideoEncoding(
     "webm",
     ("libvpx-vp9", "libvpx"),
     sound_encoder="libopus",
@@ -64,7 +64,7 @@ WEBM = Encoding(
 )
 
 
-def proxy_encoding() -> Encoding:
+def proxy_encoding() -> VideoEncoding:
     """Return the encoding of proxies, which depends on the encoders of this build of FFmpeg."""
     return MP4 if av.codecs_available.intersection(MP4.video_encoders) else WEBM
 
@@ -101,7 +101,7 @@ def write_proxy(
     origin: int | None,
     span_s: tuple[float, float],
     out: BinaryIO,
-    encoding: Encoding,
+    encoding: VideoEncoding,
     on_progress: Callable[[float], None],
     *,
     is_sought: bool,

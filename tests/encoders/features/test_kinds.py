@@ -1,7 +1,7 @@
 import pytest
 
 from tests.refusals import refused
-from untrimmed.encoders.features.kinds import KINDS, Part, feature_name, is_feature_name, join_parts, read_spec
+from untrimmed.encoders.features.kinds import KINDS, NetworkSpec, feature_name, is_feature_name, join_parts, read_spec
 from untrimmed.errors import ConfigError, UnknownNameError
 
 HASH = "0123456789abcdef" * 4
@@ -9,16 +9,16 @@ HASH = "0123456789abcdef" * 4
 
 def test_a_name_lists_networks_in_order_with_their_weights():
     spec = read_spec(f"resnet152+i3d=/w/i3d.pt#sha256={HASH}+roberta=FacebookAI/roberta-large")
-    i3d = Part("i3d", "/w/i3d.pt", HASH)
-    roberta = Part("roberta", "FacebookAI/roberta-large")
-    assert spec.parts == (Part("resnet152"), i3d, roberta)
-    assert (spec.pictures, spec.words) == ((Part("resnet152"), i3d), roberta)
+    i3d = NetworkSpec("i3d", "/w/i3d.pt", HASH)
+    roberta = NetworkSpec("roberta", "FacebookAI/roberta-large")
+    assert spec.parts == (NetworkSpec("resnet152"), i3d, roberta)
+    assert (spec.pictures, spec.words) == ((NetworkSpec("resnet152"), i3d), roberta)
     assert read_spec(str(spec)) == spec
 
 
 def test_a_path_may_contain_a_plus_and_a_number_sign():
     parts = read_spec("i3d=/a+b/c#1.pt+slowfast=/my+clips/d.pyth").parts
-    assert parts == (Part("i3d", "/a+b/c#1.pt"), Part("slowfast", "/my+clips/d.pyth"))
+    assert parts == (NetworkSpec("i3d", "/a+b/c#1.pt"), NetworkSpec("slowfast", "/my+clips/d.pyth"))
 
 
 @pytest.mark.parametrize(

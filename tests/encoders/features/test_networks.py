@@ -8,7 +8,7 @@ import torch
 from tests.refusals import refused
 from tests.tiny_features import I3D_DIM, RESNET_DIM, SLOWFAST_DIM, i3d_state, resnet_state, slowfast_state
 from untrimmed.encoders.features.i3d import I3D, Unit
-from untrimmed.encoders.features.kinds import Part
+from untrimmed.encoders.features.kinds import NetworkSpec
 from untrimmed.encoders.features.resnet import ResNet
 from untrimmed.encoders.features.slowfast import SlowFast
 from untrimmed.encoders.features.weights import WeightFiles, find_weights, read_state
@@ -166,15 +166,15 @@ def test_a_file_is_pinned_by_its_hash(tmp_path):
     path = tmp_path / "i3d.pt"
     torch.save(i3d_state(), path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    assert find_weights(Part("i3d", str(path), digest)).sha256 == digest
+    assert find_weights(NetworkSpec("i3d", str(path), digest)).sha256 == digest
     with refused(EncoderError, str(path), digest, "0" * 64):
-        find_weights(Part("i3d", str(path), "0" * 64))
+        find_weights(NetworkSpec("i3d", str(path), "0" * 64))
 
 
 def test_a_kind_without_default_weights_names_the_file_to_pass():
     with refused(EncoderError, "i3d", "i3d=FILE"):
-        find_weights(Part("i3d"))
+        find_weights(NetworkSpec("i3d"))
     with refused(EncoderError, "slowfast", "slowfast=FILE"):
-        find_weights(Part("slowfast"))
+        find_weights(NetworkSpec("slowfast"))
     with refused(EncoderError, "/no/such/file.pt"):
-        find_weights(Part("i3d", "/no/such/file.pt"))
+        find_weights(NetworkSpec("i3d", "/no/such/file.pt"))

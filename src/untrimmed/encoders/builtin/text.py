@@ -41,7 +41,7 @@ _TOKENS = "inner.embeddings.word_embeddings.weight"
 
 
 @dataclass(frozen=True)
-class Sentence:
+class EncodedSentence:
     """The unit vector of a text, and its word pieces with their vectors (without the two special tokens)."""
 
     vector: Float[np.ndarray, " D"]
@@ -106,12 +106,12 @@ class MiniLM:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         self._layers = load_session(GRAPH, layer_weights(weights), options)
 
-    def encode(self, texts: Sequence[str]) -> list[Sentence]:
-        """Return one `Sentence` per text, in order.
+    def encode(self, texts: Sequence[str]) -> list[EncodedSentence]:
+        """Return one `EncodedSentence` per text, in order.
 
         Texts of similar length are encoded together, which limits padding.
         """
-        sentences: dict[int, Sentence] = {}
+        sentences: dict[int, EncodedSentence] = {}
         by_length = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         for start in range(0, len(texts), _BATCH):
             rows = by_length[start : start + _BATCH]
@@ -129,7 +129,7 @@ class MiniLM:
                 state = state[real]
                 mean = state.mean(axis=0)
                 tokens = tuple(encoding.tokens[1 : len(state) - 1])
-                sentences[row] = Sentence(mean / np.linalg.norm(mean), state[1:-1], tokens, reading)
+                sentences[row] = EncodedSentence(mean / np.linalg.norm(mean), state[1:-1], tokens, reading)
         return [sentences[i] for i in range(len(texts))]
 
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from untrimmed.devices import choose_device
 from untrimmed.encoders.encoder import ClipEncoder, VideoEncoding
-from untrimmed.encoders.features.kinds import CLIP, FeatureSpec, Part
+from untrimmed.encoders.features.kinds import CLIP, FeatureSpec, NetworkSpec
 from untrimmed.encoders.features.networks import SHORT_SIDE, ClipNetwork, ClipPictures, load_network, unit
 from untrimmed.encoders.features.weights import WeightFiles, find_weights
 from untrimmed.encoders.features.windows import Windows, as_fraction, common_rate
@@ -57,10 +57,12 @@ class FeatureEncoder(ClipEncoder):
         self.number_format: NumberFormat = choose_format(precision, str(self._device))
         self._dtype: torch.dtype = getattr(torch, self.number_format.name)
         parts = dict.fromkeys([*spec.pictures, spec.words])
-        self._weights: dict[Part, WeightFiles] = {part: find_weights(part, timeout_s=timeout_s) for part in parts}
+        self._weights: dict[NetworkSpec, WeightFiles] = {
+            part: find_weights(part, timeout_s=timeout_s) for part in parts
+        }
         self._pictures = spec.pictures
         self._words = self._load_words(spec.words)
-        absolute_parts = [Part(part.kind, weights.name, part.sha256) for part, weights in self._weights.items()]
+        absolute_parts = [NetworkSpec(part.kind, weights.name, part.sha256) for part, weights in self._weights.items()]
         self.name = str(FeatureSpec(tuple(absolute_parts)))
         content = "\n".join(f"{part.kind} {weights.sha256}" for part, weights in self._weights.items())
         digest = hashlib.sha256(content.encode()).hexdigest()[:16]
@@ -123,7 +125,7 @@ class FeatureEncoder(ClipEncoder):
             weights.name, digest=weights.digest, device=str(self._device), precision=precision
         )
 
-    def _load_words(self, part: Part) -> TransformersEncoder | WordEncoder:
+    def _load_words(self, part: NetworkSpec) -> TransformersEncoder | WordEncoder:
         if part.kind == CLIP:
             return self._clip
         weights = self._weights[part]

@@ -53,7 +53,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
-class Part:
+class NetworkSpec:
     """One network of an encoder: its kind, its weights (None: the kind's default), and their required SHA-256."""
 
     kind: str
@@ -69,21 +69,21 @@ class Part:
 class FeatureSpec:
     """The networks of an encoder, in the order in which their vectors are concatenated. `str` gives its name."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[NetworkSpec, ...]
 
     def __str__(self) -> str:
         return "+".join(map(str, self.parts))
 
     @property
-    def pictures(self) -> tuple[Part, ...]:
+    def pictures(self) -> tuple[NetworkSpec, ...]:
         """The networks that encode frames."""
         return tuple(part for part in self.parts if KINDS[part.kind].fps > 0)
 
     @property
-    def words(self) -> Part:
+    def words(self) -> NetworkSpec:
         """The network that encodes words: RoBERTa, or CLIP if the name contains CLIP but not RoBERTa."""
         by_kind = {part.kind: part for part in self.parts}
-        return by_kind.get(ROBERTA) or by_kind.get(CLIP) or Part(ROBERTA)
+        return by_kind.get(ROBERTA) or by_kind.get(CLIP) or NetworkSpec(ROBERTA)
 
     @property
     def is_clip(self) -> bool:
@@ -132,7 +132,7 @@ def join_parts(names: Sequence[str]) -> FeatureSpec:
             raise UnknownNameError.among("kind of features", name.partition("=")[0].partition("#")[0], KINDS)
         if match[3] is not None and not _SHA256.fullmatch(match[3]):
             raise ConfigError(f"{name}: sha256 is {match[3]!r}, expected 64 digits in lower-case hexadecimal")
-        parts.append(Part(match[1], match[2], match[3]))
+        parts.append(NetworkSpec(match[1], match[2], match[3]))
     kinds = [part.kind for part in parts]
     if repeated := sorted({kind for kind in kinds if kinds.count(kind) > 1}):
         raise ConfigError(f"{repeated[0]} is named {kinds.count(repeated[0])} times, expected once; remove one")

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from untrimmed.encoders.features.i3d import I3D
-from untrimmed.encoders.features.kinds import Part
+from untrimmed.encoders.features.kinds import NetworkSpec
 from untrimmed.encoders.features.resnet import ResNet
 from untrimmed.encoders.features.slowfast import NUM_FRAMES, SlowFast
 from untrimmed.encoders.features.weights import WeightFiles, read_state
@@ -137,7 +137,7 @@ class ClipPictures:
         return np.concatenate([self._encoder.encode_frames(clip[:1].numpy()) for clip in clips])
 
 
-def load_network(part: Part, weights: WeightFiles, device: torch.device, dtype: torch.dtype) -> ClipNetwork:
+def load_network(part: NetworkSpec, weights: WeightFiles, device: torch.device, dtype: torch.dtype) -> ClipNetwork:
     """Return a ResNet, I3D or SlowFast with these weights. `part` selects the kind.
 
     Raises:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from untrimmed.encoders.features.kinds import CLIP, KINDS, ROBERTA, Part
+from untrimmed.encoders.features.kinds import CLIP, KINDS, ROBERTA, NetworkSpec
 from untrimmed.encoders.hub.weights import DIGEST_LENGTH, PROCESSOR, TOKENIZER, locate, weight_files, weights_sha256
 from untrimmed.errors import EncoderError, one_line
 
@@ -42,7 +42,7 @@ class WeightFiles:
         return self.sha256[:DIGEST_LENGTH]
 
 
-def find_weights(part: Part, *, timeout_s: float = 5.0) -> WeightFiles:
+def find_weights(part: NetworkSpec, *, timeout_s: float = 5.0) -> WeightFiles:
     """Find the weights of a network: a named file, or the safetensors files of a folder or hub id.
 
     Raises:

@@ -20,7 +20,7 @@ from untrimmed.moments.clearest import SpanSettings
 from untrimmed.passages.passage import TEXT_MODES, TextMode
 from untrimmed.search.corpora.best_vector import TIMES, VECTORS, BestVectorCorpus, VectorVideo
 from untrimmed.search.store.passages import PassageTable
-from untrimmed.search.store.readings import Reading
+from untrimmed.search.store.readings import StoredReading
 from untrimmed.search.store.records import Records
 from untrimmed.search.store.table import StoredVideo
 from untrimmed.types import FrameFeatures
@@ -65,15 +65,15 @@ class PassagesView:
     """The passages of one version of a library, without the passages of videos that were removed or have changed."""
 
     table: PassageTable
-    stored_readings: Sequence[Reading]
+    stored_readings: Sequence[StoredReading]
     records: Records
     encoder: str  # identity of the encoder of queries; only vectors of this encoder are used
     load_corpus: Callable[[PassagesView, TextMode], PassageCorpus]
 
     @cached_property
-    def readings(self) -> dict[str, list[Reading]]:
+    def readings(self) -> dict[str, list[StoredReading]]:
         """The valid readings of each video, by video id."""
-        by_video: dict[str, list[Reading]] = {}
+        by_video: dict[str, list[StoredReading]] = {}
         contents = {record.video_id: record.content_hash for record in self.records}
         for reading in self.stored_readings:
             if contents.get(reading.video_id) == reading.content_hash:
@@ -90,7 +90,7 @@ class PassagesView:
         """The ids of valid readings."""
         return frozenset(reading.reading_id for reading in self._all_readings())
 
-    def _all_readings(self) -> Iterator[Reading]:
+    def _all_readings(self) -> Iterator[StoredReading]:
         return itertools.chain.from_iterable(self.readings.values())
 
     def corpus(self, mode: TextMode) -> PassageCorpus:

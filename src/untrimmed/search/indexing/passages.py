@@ -20,7 +20,7 @@ from untrimmed.passages.sentences import Sentence, sentences_of
 from untrimmed.passages.source import Media, PassageSource, ReadingReport, create_source
 from untrimmed.search.corpora.frames import FrameCorpus
 from untrimmed.search.store.passages import PassageTable, StoredPassage
-from untrimmed.search.store.readings import Reading
+from untrimmed.search.store.readings import StoredReading
 from untrimmed.search.store.records import VideoRecord
 from untrimmed.search.store.table import VideoIndex
 from untrimmed.video.reader import VideoReader
@@ -62,7 +62,7 @@ class PassageReader:
 
     def __post_init__(self) -> None:
         self.table = PassageTable(self.index.folder)
-        self._empty: list[tuple[Reading, Reading | None]] = []  # readings, each with the reading that it replaces
+        self._empty: list[tuple[StoredReading, StoredReading | None]] = []  # each with the reading that it replaces
         self._emptied_at = time.monotonic()
 
     def read(self, records: Iterable[VideoRecord]) -> None:
@@ -104,10 +104,10 @@ class PassageReader:
         self._empty.clear()
         self._emptied_at = time.monotonic()
 
-    def _reading(self, record: VideoRecord, source: PassageSource, media: Media) -> Reading:
+    def _reading(self, record: VideoRecord, source: PassageSource, media: Media) -> StoredReading:
         """Return the reading that describes the current state of a video, without its passages."""
         encoder = "" if isinstance(self.encoder, ClipEncoder) else self.encoder.identity
-        return Reading(
+        return StoredReading(
             record.video_id,
             source.name,
             source.mode,
@@ -119,7 +119,12 @@ class PassageReader:
         )
 
     def _read(
-        self, record: VideoRecord, source: PassageSource, media: Media, reading: Reading, previous: Reading | None
+        self,
+        record: VideoRecord,
+        source: PassageSource,
+        media: Media,
+        reading: StoredReading,
+        previous: StoredReading | None,
     ) -> None:
         report = ReadingReport(lambda done_s: self.on_step(PassageStep(record, source.name, done_s)))
 
@@ -167,6 +172,6 @@ class PassageReader:
         return [0.0, *edges_s.tolist()]
 
 
-def _state(reading: Reading) -> tuple[str, ...]:
+def _state(reading: StoredReading) -> tuple[str, ...]:
     """Return the state on which a reading depends. If this state is unchanged, the video is not read again."""
     return reading.mode, reading.identity, reading.encoder, reading.content_hash, reading.fingerprint

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from untrimmed.search.store.readings import Reading, read_readings_copy
+from untrimmed.search.store.readings import StoredReading, read_readings_copy
 from untrimmed.search.store.records import (
     PASSAGES,
     Records,
@@ -42,7 +42,7 @@ def read_records(folder: Path) -> list[VideoRecord]:
     return VideoIndex(folder).scan()
 
 
-def read_readings(folder: Path) -> list[Reading]:
+def read_readings(folder: Path) -> list[StoredReading]:
     """Return readings with passages. They are read from `readings.json` if it is valid, otherwise from the table."""
     commit = newest_commit(folder, PASSAGES)
     if commit is None:

@@ -29,7 +29,7 @@ from untrimmed.passages.passage import TEXT_MODES, Passage, TextMode, Word
 from untrimmed.passages.sentences import Part, Sentence
 from untrimmed.passages.words import TextQuery, indexed_text
 from untrimmed.search.store.lance_table import LanceTable
-from untrimmed.search.store.readings import Reading, write_readings_copy
+from untrimmed.search.store.readings import StoredReading, write_readings_copy
 from untrimmed.search.store.records import PASSAGES, RESTORE, VideoRecord
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class PassageTable(LanceTable):
 
     # -- reading
 
-    def readings(self) -> list[Reading]:
+    def readings(self) -> list[StoredReading]:
         """Return the latest reading of each source and video, in any order."""
         table = self._open_table()
         if table is None:
@@ -88,7 +88,7 @@ class PassageTable(LanceTable):
         with self._guarded("read"):
             rows = table.to_table(columns=_WITHOUT_VECTOR, filter=f"number = {_MARK}")
         readings = [_reading(row, self._checked(row, "content")) for row in rows.to_pylist()]
-        latest: dict[tuple[str, str], Reading] = {}
+        latest: dict[tuple[str, str], StoredReading] = {}
         for reading in sorted(readings, key=lambda reading: (reading.read_at, reading.reading_id)):
             latest[reading.video_id, reading.source] = reading
         current = list(latest.values())
@@ -176,13 +176,13 @@ class PassageTable(LanceTable):
             raise IndexMismatchError(f"{self._name}: a passage is damaged; run: untrimmed doctor --repair")
         return value
 
-    def damaged(self) -> list[Reading]:
+    def damaged(self) -> list[StoredReading]:
         """Return the readings with a damaged passage or a wrong number of passages. This reads the whole table."""
         table = self._open_table()
         if table is None:
             return []
         counts: dict[str, int] = {}
-        readings: dict[str, Reading] = {}
+        readings: dict[str, StoredReading] = {}
         damaged: set[str] = set()
         video_of: dict[str, str] = {}
         with self._guarded("read"):
@@ -199,7 +199,7 @@ class PassageTable(LanceTable):
         for reading_id, video_id in video_of.items():
             reading = readings.get(reading_id)
             if reading is None:
-                readings[reading_id] = Reading(video_id, "", "said", "", "", "", reading_id=reading_id)
+                readings[reading_id] = StoredReading(video_id, "", "said", "", "", "", reading_id=reading_id)
                 damaged.add(reading_id)
             elif counts.get(reading_id, 0) != reading.num_passages:
                 damaged.add(reading_id)
@@ -209,11 +209,11 @@ class PassageTable(LanceTable):
 
     def put(
         self,
-        reading: Reading,
+        reading: StoredReading,
         passages: Iterable[StoredPassage],
         replaces: Collection[str] = (),
         warnings: Sequence[str] = (),
-    ) -> Reading:
+    ) -> StoredReading:
         """Add a reading with its passages and remove the readings with the ids in `replaces`.
 
         The passages are written while they are read, so little memory is needed for any number of them. If reading
@@ -237,11 +237,11 @@ class PassageTable(LanceTable):
         self.put_rows(tables(), replaces)
         return reading
 
-    def put_empty(self, readings: Sequence[Reading], replaces: Collection[str] = ()) -> None:
+    def put_empty(self, readings: Sequence[StoredReading], replaces: Collection[str] = ()) -> None:
         """Add readings without passages in one commit, then remove the readings with the ids in `replaces`."""
         self.put_rows([_table(list(map(_mark, readings)))], replaces)
 
-    def copy(self, source: PassageTable, reading: Reading, video_id: str, replaces: Collection[str] = ()) -> None:
+    def copy(self, source: PassageTable, reading: StoredReading, video_id: str, replaces: Collection[str] = ()) -> None:
         """Copy a reading from the table of another library. The copy belongs to the video with this id."""
         import pyarrow as pa
 
@@ -372,7 +372,7 @@ def _table(rows: Sequence[_Row]) -> pa.Table:
     return pa.Table.from_pylist(list(rows), schema=_schema())
 
 
-def _row(reading: Reading, number: int, stored: StoredPassage) -> _Row:
+def _row(reading: StoredReading, number: int, stored: StoredPassage) -> _Row:
     passage = stored.sentence.passage
     row: _Row = dict.fromkeys(_COLUMNS)
     row |= {"reading": reading.reading_id, "video_id": reading.video_id, "number": number}
@@ -384,7 +384,7 @@ def _row(reading: Reading, number: int, stored: StoredPassage) -> _Row:
     return row
 
 
-def _mark(reading: Reading) -> _Row:
+def _mark(reading: StoredReading) -> _Row:
     """Return the row that describes a reading. It has no words, so searches do not find it."""
     state = asdict(reading)
     del state["video_id"], state["reading_id"]
@@ -393,11 +393,11 @@ def _mark(reading: Reading) -> _Row:
     return row | {"content": _sealed(row, json.dumps(state).encode())}
 
 
-def _reading(row: _Row, content: bytes) -> Reading:
+def _reading(row: _Row, content: bytes) -> StoredReading:
     try:
         state = json.loads(content)
         warnings = tuple(state.pop("warnings"))
-        return Reading(row["video_id"], reading_id=row["reading"], warnings=warnings, **state)
+        return StoredReading(row["video_id"], reading_id=row["reading"], warnings=warnings, **state)
     except (ValueError, TypeError, KeyError):
         raise IndexMismatchError(f"a reading of passages is of another version of untrimmed; {RESTORE}") from None
 

@@ -17,7 +17,7 @@ from untrimmed.search.store.records import PASSAGES, READINGS_COPY, newest_commi
 
 
 @dataclass(frozen=True)
-class Reading:
+class StoredReading:
     """What one source read from one video. It is valid while video, source and files beside the video are unchanged."""
 
     video_id: str
@@ -33,16 +33,16 @@ class Reading:
     reading_id: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
 
 
-def read_readings_copy(folder: Path, commit: list[Any] | None) -> list[Reading] | None:
+def read_readings_copy(folder: Path, commit: list[Any] | None) -> list[StoredReading] | None:
     """Return the readings with passages from the copy; None if there is no valid copy for this commit."""
     rows = read_copy(folder / READINGS_COPY, commit)
     try:
-        return None if rows is None else [Reading(**{**row, "warnings": tuple(row["warnings"])}) for row in rows]
+        return None if rows is None else [StoredReading(**{**row, "warnings": tuple(row["warnings"])}) for row in rows]
     except (TypeError, KeyError):  # another program wrote it
         return None
 
 
-def write_readings_copy(folder: Path, version: int, readings: list[Reading]) -> None:
+def write_readings_copy(folder: Path, version: int, readings: list[StoredReading]) -> None:
     """Write the copy of the readings if the readings are from the newest version and the folder is writable."""
     with contextlib.suppress(OSError):
         commit = newest_commit(folder, PASSAGES)
