@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from untrimmed.types import Moment
     from untrimmed.video.reader import FrameReader
 
-_SHORT_SIDE, _QUALITY = 180, 80
+_SHORT_SIDE = 180
+_QUALITY = 80
 _STYLE = """
 :root { color-scheme: light dark; font: 16px/1.45 system-ui, sans-serif; }
 body { max-width: 75rem; margin: 2rem auto; padding: 0 1rem; }

@@ -235,7 +235,8 @@ def describe_command(
     They include counts, words per query, moments per video, and a histogram of
     moment length / video length.
     """
-    descriptions, missing = [], []
+    descriptions = []
+    missing = []
     for split in SPLITS:
         try:
             descriptions.append(describe_split(name, root, split))

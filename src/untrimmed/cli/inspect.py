@@ -51,7 +51,8 @@ def ls(library: LibraryOption = None, json_output: JsonOption = False) -> None:
 def status(library: LibraryOption = None, json_output: JsonOption = False) -> None:
     """Summarise the library: size, encoder and model."""
     folder = library_folder(library)
-    records, settings = read_records(folder), read_settings(folder)
+    records = read_records(folder)
+    settings = read_settings(folder)
     facts: dict[str, Any] = {
         "library": name_of(folder),
         "videos": len(records),

@@ -140,7 +140,8 @@ class _TrainDisplay(ProgressBar):
     def __call__(self, step: TrainingProgress) -> None:
         """Show one step of training."""
         done = (step.epoch - 1) * step.num_steps + step.step
-        where, figures = "untrained", ""
+        where = "untrained"
+        figures = ""
         if step.num_epochs:
             where = f"epoch {step.epoch}/{step.num_epochs}"
             figures = f"loss {step.loss:.3f} ({', '.join(f'{name} {value:.3g}' for name, value in step.terms.items())})"

@@ -23,7 +23,9 @@ def reading_of(text: str, pieces: Iterable[tuple[int, int, bool]], *, is_cut: bo
     listed = [piece for piece in pieces if text[piece[0] : piece[1]].strip()]
     stop = max((end for _, end, _ in listed), default=0) if is_cut else len(text)
     words = [match.span() for match in re.finditer(r"\S+", text[:stop])]
-    unknown, is_understood, at = [], False, 0
+    unknown = []
+    is_understood = False
+    at = 0
     for start, end in words:
         known = []
         while at < len(listed) and listed[at][0] < end:

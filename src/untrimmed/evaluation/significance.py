@@ -114,7 +114,8 @@ def randomization_p(difference: Float[np.ndarray, " Q"]) -> float:
     rng = np.random.default_rng(0)
     # equal sums may differ in their last digits, because processors add numbers in different orders
     actual = abs(difference.sum()) - 1e-9 * np.abs(difference).sum()
-    at_a_time, count = max(1, SIGNS // len(difference)), 0
+    at_a_time = max(1, SIGNS // len(difference))
+    count = 0
     for start in range(0, PERMUTATIONS, at_a_time):
         shape = (min(at_a_time, PERMUTATIONS - start), len(difference))
         signs = rng.integers(0, 2, size=shape, dtype=np.int8) * 2.0 - 1.0

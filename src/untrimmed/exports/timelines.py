@@ -134,7 +134,8 @@ class _Events:
 
     def __call__(self, match: re.Match[str]) -> str:
         cut = next(self._cuts)
-        is_drop, source = self._timeline.is_drop, match[3]
+        is_drop = self._timeline.is_drop
+        source = match[3]
         has_timecode = cut.moment.timing is not None and cut.moment.timing.start_timecode
         if has_timecode and cut.has_drop_timecode != is_drop:
             is_drop = cut.has_drop_timecode

@@ -280,7 +280,9 @@ def passages_in(
             since.append((time_s, frame))
             continue
         yield from screen.read(frame, time_s, since)
-        seen, read_s, since = tiles, time_s, [(time_s, frame)]
+        seen = tiles
+        read_s = time_s
+        since = [(time_s, frame)]
     if len(since) > 1:  # the last frames differ from the last one that was read
         yield from screen.read(since[-1][1], since[-1][0], since[:-1])
     yield from screen.finish()

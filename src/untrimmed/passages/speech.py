@@ -355,7 +355,8 @@ def _passage(sentence: list[tuple[Word, float]], shift_s: float, region: Region,
 
 def _without_repeats(passages: Iterable[Passage]) -> Iterator[Passage]:
     """Yield passages, at most two with the same text in a row. Whisper repeats lines if it hears music or noise."""
-    last, count = "", 0
+    last = ""
+    count = 0
     for passage in passages:
         line = "".join(character for character in passage.text.casefold() if character.isalnum())
         count = count + 1 if line == last else 1

@@ -108,7 +108,8 @@ class IndexJob:
 
     def step(self, step: Progress) -> None:
         """Record one step of indexing, and wait while the run is paused."""
-        job, failed = self.status, self.status.failed
+        job = self.status
+        failed = self.status.failed
         if step.state == "failed":
             self._failed.append(step.path)
             if len(failed) < _MAX_LISTED:

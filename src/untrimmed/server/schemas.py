@@ -67,9 +67,11 @@ def request_fields(owner: type, *, for_display: bool = True, **changes: tuple[ob
                 bounds = {}
             help = f"`{get_args(kind)[1]}`: {spec.help}" if get_origin(kind) is Literal else spec.help
             if kind in _LISTS:
-                kind, default = _LISTS[kind], []
+                kind = _LISTS[kind]
+                default = []
             elif kind in _REQUEST_MODELS:
-                kind, default = _REQUEST_MODELS[kind], _REQUEST_MODELS[kind]()
+                kind = _REQUEST_MODELS[kind]
+                default = kind()
             elif str in get_args(kind):
                 kind = str | None
             unit: dict[str, Any] | None = {"x-unit": spec.unit} if spec.unit else None

@@ -253,7 +253,8 @@ class Watches:
         if self._job is None and self._waiting and now >= self._retry_at:
             with contextlib.suppress(PublicError):  # raised if too many runs are open
                 self._job = self._jobs.start(dict.fromkeys(self._waiting), follows=True)
-                self._waiting, self._last_id = [], self._job.job_id
+                self._waiting = []
+                self._last_id = self._job.job_id
 
     def _may_be_indexed(self, path: Path) -> bool:
         """Whether the library may have videos at a path. True if the library cannot be read: the run reports that."""

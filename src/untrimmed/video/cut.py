@@ -275,7 +275,8 @@ def write_cut(
                     _check_sought(frame, next_s, span_s, is_first=current is None)
                 if current is not None:
                     writer.add_frame(current, current_s, next_s)
-                current, current_s = frame, next_s
+                current = frame
+                current_s = next_s
             on_progress(current_s)
             if current_s >= end_s and (sound is None or writer.sound_until_s >= end_s):
                 break

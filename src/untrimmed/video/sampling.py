@@ -180,7 +180,8 @@ class FrameSampler:
             next_s = self.timeline.next_s(stamp(frame))
             if self.last_frame is not None and (times := grid.take_before(next_s)):
                 yield Sample(times, self.last_frame)
-            self.last_frame, time_s = frame, next_s
+            self.last_frame = frame
+            time_s = next_s
             self._on_progress(time_s)
         if self.last_frame is not None:
             self.duration_s = time_s + self.video.hold_s(self.last_frame)

@@ -191,7 +191,8 @@ def _timed_cues(lines: Iterable[str], faults: Faults, *, is_vtt: bool) -> Iterat
             if text and text[-1].strip().isdigit():
                 text.pop()
             yield from cue()
-            span, text = None, []
+            span = None
+            text = []
         elif match is not None:
             while text and not text[-1].strip():
                 text.pop()
@@ -203,7 +204,8 @@ def _timed_cues(lines: Iterable[str], faults: Faults, *, is_vtt: bool) -> Iterat
             faults.broken += span is None
         elif is_vtt and not line.strip():
             yield from cue()
-            span, text = None, []
+            span = None
+            text = []
         elif span is not None and sum(map(len, text)) < 2 * MAX_CUE:
             text.append(line)
     if not is_vtt and len(text) > 1 and text[-1].strip().isdigit() and not text[-2].strip():

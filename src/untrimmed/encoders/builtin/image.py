@@ -170,7 +170,8 @@ def quantise(network: str, released: Mapping[str, np.ndarray]) -> GraphBuilder:
     builder = _ImageGraphBuilder(released)
     value = builder.convolve(_Value("frames", 1 / 128, 127), "_conv_stem", "_bn0", 3, stride=2)
     for block in _blocks(_DEPTHS[network]):
-        p, skipped = block.prefix, value
+        p = block.prefix
+        skipped = value
         if block.expansion > 1:
             value = builder.convolve(value, f"{p}._expand_conv", f"{p}._bn0", 1)
         value = builder.convolve(value, f"{p}._depthwise_conv", f"{p}._bn1", block.kernel, stride=block.stride)

@@ -91,7 +91,8 @@ class _Tensor:
     strides: tuple[int, ...]
 
     def read(self, storages: dict[str, bytes]) -> np.ndarray:
-        dtype, key = np.dtype(self.storage[0]), self.storage[1]
+        dtype = np.dtype(self.storage[0])
+        key = self.storage[1]
         strides = [stride * dtype.itemsize for stride in self.strides]
         return np.ndarray(self.shape, dtype, storages[key], self.offset * dtype.itemsize, strides)
 

@@ -127,7 +127,8 @@ class SlowFast(nn.Module):
             stem = "blocks.0.multipathway_blocks."
             stages = [TwoPaths(Stem(state, f"{stem}0."), Stem(state, f"{stem}1."), _fusion(state, 0))]
             for number, count in enumerate(BLOCKS, start=1):
-                key, stride = f"blocks.{number}.multipathway_blocks.", 1 if number == 1 else 2
+                key = f"blocks.{number}.multipathway_blocks."
+                stride = 1 if number == 1 else 2
                 slow, fast = (Stage(state, f"{key}{path}.", stride, count) for path in (_SLOW, _FAST))
                 stages.append(TwoPaths(slow, fast, _fusion(state, number) if number < len(BLOCKS) else None))
         except (KeyError, ValueError) as error:

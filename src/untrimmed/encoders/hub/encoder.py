@@ -64,7 +64,8 @@ class TransformersEncoder:
         self._pipeline, self.short_side = create_pipeline(processor, model.get_image_features, side=side)
         self.frame_dim, self.word_dim, self._word_projection = self._probe()
         self.number_format = number_format
-        self._device, self._dtype = device, getattr(torch, number_format.name)
+        self._device = device
+        self._dtype = getattr(torch, number_format.name)
         # convert after `_probe`, which compares numbers in float32
         self._model.to(device=device, dtype=self._dtype)
 

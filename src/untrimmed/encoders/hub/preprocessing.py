@@ -135,7 +135,8 @@ def _short_side(processor: Any, side: int) -> int:
     """Return the shorter side, in pixels, from which more pixels add no detail that the processor uses."""
     if getattr(processor, "do_resize", False) and (size := _size(processor, "size")):
         return max(size.get("shortest_edge", 0), size.get("height", 0), size.get("width", 0)) or side
-    patches, patch = getattr(processor, "max_num_patches", None), getattr(processor, "patch_size", None)
+    patches = getattr(processor, "max_num_patches", None)
+    patch = getattr(processor, "patch_size", None)
     if isinstance(patches, int) and isinstance(patch, int):
         return math.isqrt(patches) * patch  # NaFlex models divide a frame of any shape into at most this many patches
     return max(_size(processor, "crop_size").values(), default=side)

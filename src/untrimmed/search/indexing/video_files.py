@@ -226,7 +226,8 @@ def _hash(file: FileToIndex, sampling: str, stop: Event) -> HashedFile:
     If the file has the recorded time and size, and the sampling is unchanged, the recorded hash is returned and the
     file is not read.
     """
-    path, record = file.path, file.record
+    path = file.path
+    record = file.record
     try:
         str(path).encode()
     except UnicodeEncodeError:
