@@ -27,20 +27,20 @@ export interface NamedFolder { folder_id: string; name: string; path: string }
 export interface PlaceJson { video_id: string; start_s: number; end_s?: number | null }
 export interface RelevanceCurve { times_s: number[]; relevance: number[] }
 export interface RemovedVideos { num_removed: number }
-export interface SearchAnswer { warnings: string[]; partial: boolean; hits: HitJson[]; took_s: number; words?: Word[] | null }
+export interface SearchAnswer { warnings: string[]; partial: boolean; hits: HitJson[]; took_s: number; words?: WordWeight[] | null }
 export interface SearchLine { hit?: HitJson | null; answer?: SearchAnswer | null; problem?: string | null }
 export interface SearchRequest { text?: string; then?: string; within_s?: number; without?: string[]; without_in?: 'shot' | 'video'; said?: string; written?: string; modes?: ('seen' | 'said' | 'written')[]; like?: PlaceJson[]; unlike?: PlaceJson[]; weights?: WeightsJson; filters?: FiltersJson; group_by?: 'video' | 'moment'; fold?: number | null; limit?: number; moments?: number | 'all'; min_moment_s?: number; edges?: 'sampled' | 'exact'; min_score?: number | null; min_confidence?: number | null; curve_points?: number }
 export interface Span { start_s: number; end_s: number }
 export interface Stopped { is_stopping: boolean }
-export interface Thumbnails { version: string; times_s: number[]; width: number; height: number }
+export interface ThumbnailSheets { version: string; times_s: number[]; width: number; height: number }
 export interface TranscriptLine { mode: 'said' | 'written'; start_s: number; end_s: number; text: string; source: string; language: string; words: WordPlace[]; strength: number }
 export interface Video { video_id: string; video: string; duration_s: number; width: number; height: number; size: number; num_frames: number; sampling: string; indexed_at: number; warnings: string; frame_rate: string; has_variable_rate: boolean; start_timecode: string; num_audio_tracks: number }
 export interface VideoDetail { video_id: string; video: string; duration_s: number; width: number; height: number; size: number; num_frames: number; sampling: string; indexed_at: number; warnings: string; frame_rate: string; has_variable_rate: boolean; start_timecode: string; num_audio_tracks: number; can_be_read: boolean; problem: string | null; kind: string | null }
 export interface VideoList { total: number; videos: Video[] }
 export interface Watch { folder_id: string; path: string; state: 'watching' | 'polling' | 'missing'; problem: string | null; waiting: string[]; failed: FailedFile[]; job_id: string | null }
 export interface WeightsJson { text?: number; then?: number; without?: number; image?: number; like?: number; unlike?: number }
-export interface Word { word: string; weight: number }
 export interface WordPlace { start: number; end: number }
+export interface WordWeight { word: string; weight: number }
 export interface Problem { title: string; status: number; detail: string; error?: string | null }
 
 export interface Bounds { min?: number; max?: number; step?: 'any' }
