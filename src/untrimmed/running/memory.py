@@ -20,8 +20,8 @@ _MMAP_MAX = -4
 def keep_freed_memory() -> None:
     """Make glibc keep memory that PyTorch frees, for the rest of the process. Has no effect without glibc.
 
-    Without this setting, the kernel clears new pages for every temporary array, which takes a fifth of a training step
-    (docs/benchmarks.md). With this setting, the process never returns memory to the system.
+    Without this setting, the kernel clears new pages for every temporary array, which takes a fifth of a training
+    step. With this setting, the process never returns memory to the system.
     """
     if not sys.platform.startswith("linux"):
         return
