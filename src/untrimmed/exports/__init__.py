@@ -1,1 +1,1 @@
-"""Moments as files for other programs: timelines for editors, tables, subtitles and chapters."""
+"""Export moments to files for other programs: timelines for editors, tables, subtitles and chapters."""

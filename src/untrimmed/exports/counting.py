@@ -1,7 +1,7 @@
 """Convert seconds to frames and SMPTE timecodes.
 
 Moments are in seconds from the first frame of their file. Editors count the frames of a file from its start timecode,
-and the frames of a timeline from 0. Only this module converts between them, with fractions and OpenTimelineIO.
+and the frames of a timeline from 0. Only this module converts between the two, with fractions and OpenTimelineIO.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from untrimmed.video.timing import NTSC, Timing
 
 @dataclass(frozen=True)
 class TimelineRate:
-    """Frames per second of a timeline, and whether its timecodes skip numbers (drop frame)."""
+    """The frame rate of a timeline. If `is_drop`, its timecodes skip numbers (drop frame)."""
 
     name: str
     frames_per_s: Fraction
@@ -32,7 +32,7 @@ class TimelineRate:
         return math.ceil(self.frames_per_s)
 
     def timecode(self, frame: int) -> str:
-        """The timecode of a frame of a timeline. As usual in editing, the first one is 01:00:00:00.
+        """Return the timecode of a frame of a timeline. As usual in editing, frame 0 has the timecode 01:00:00:00.
 
         >>> RATES["25"].timecode(30)
         '01:00:01:05'
@@ -41,7 +41,7 @@ class TimelineRate:
 
     @property
     def start_frame(self) -> int:
-        """The number of the timecode of a timeline's first frame."""
+        """The timecode of a timeline's first frame, converted to a number of frames."""
         return frame_of_timecode("01:00:00;00" if self.is_drop else "01:00:00:00", self.frames_per_s)
 
 
@@ -66,7 +66,7 @@ _DROPPING = {rate.frames_per_s for rate in RATES.values() if rate.is_drop}
 
 @dataclass(frozen=True)
 class ExportedMoment:
-    """A span of a video, in seconds, with a note. `timing` is None if the file's timing is unknown."""
+    """A span of a video, in seconds, with a note. `timing` is None if it is unknown."""
 
     video: Path
     start_s: float
@@ -80,7 +80,7 @@ class ExportedMoment:
 
     @classmethod
     def of(cls, record: VideoRecord, start_s: float, end_s: float, note: str) -> ExportedMoment:
-        """A span of an indexed video."""
+        """Create a moment from a span, in seconds, of an indexed video."""
         return cls(
             Path(record.path),
             start_s,
@@ -96,10 +96,11 @@ class ExportedMoment:
 
 @dataclass(frozen=True)
 class Cut:
-    """A moment in frames of its file, counted from 0, and in frames of the timeline. Ends are exclusive.
+    """A moment in frames of its file (`source_in` to `source_out`) and of the timeline (`record_in` to `record_out`).
 
-    `rate` is the frame rate of the file, or of the timeline if the file's rate varies or is not in `RATES`.
-    `start_frame` is the file's start timecode in frames at this rate.
+    Frames are counted from 0, and ends are exclusive. `rate` is the frame rate of the file, or of the timeline if the
+    file's rate varies or is not in `RATES`. `start_frame` is the file's start timecode, converted to a number of
+    frames.
     """
 
     moment: ExportedMoment
@@ -118,14 +119,18 @@ class Cut:
 
 
 def read_rate(name: str) -> TimelineRate:
-    """The rate with this name, such as "25" or "29.97df"; UnknownNameError if the name is unknown."""
+    """Return the rate with a name such as "25" or "29.97df".
+
+    Raises:
+        UnknownNameError: No rate has this name.
+    """
     if name not in RATES:
         raise UnknownNameError.among("frame rate", name, RATES)
     return RATES[name]
 
 
 def usual_rate(timings: Sequence[Timing]) -> TimelineRate:
-    """The default rate of a timeline: the most common rate of these files, or the nearest rate that editors support.
+    """Return the default rate of a timeline: the supported rate that is nearest to the most common rate of the files.
 
     >>> usual_rate([Timing("25"), Timing("30000/1001"), Timing("30000/1001")]).name
     '29.97'
@@ -147,7 +152,7 @@ def usual_rate(timings: Sequence[Timing]) -> TimelineRate:
 
 
 def frame_at(time_s: float | Fraction, rate: Fraction) -> int:
-    """The number of the frame whose start is nearest to a time.
+    """Return the number of the frame whose start is nearest to a time in seconds.
 
     >>> frame_at(3000.0, Fraction(30000, 1001)), frame_at(0.041, Fraction(24)), frame_at(0.5, Fraction(1))
     (89910, 1, 1)
@@ -156,7 +161,7 @@ def frame_at(time_s: float | Fraction, rate: Fraction) -> int:
 
 
 def timecode(frame: int, rate: Fraction, *, is_drop: bool) -> str:
-    """The SMPTE timecode of a frame at a rate in `RATES`. After 24 hours, timecodes start again at 0.
+    """Return the SMPTE timecode of a frame at a rate in `RATES`. After 24 hours, timecodes start again at 0.
 
     >>> timecode(107892, Fraction(30000, 1001), is_drop=True), timecode(107892, Fraction(30000, 1001), is_drop=False)
     ('01:00:00;00', '00:59:56:12')
@@ -167,7 +172,7 @@ def timecode(frame: int, rate: Fraction, *, is_drop: bool) -> str:
 
 
 def frame_of_timecode(text: str, rate: Fraction) -> int:
-    """The frame of a SMPTE timecode at a rate in `RATES`; ValueError if the rate has no such timecode.
+    """Return the frame number of a SMPTE timecode at a rate in `RATES`. Raises ValueError if there is no such timecode.
 
     >>> frame_of_timecode("01:00:00;00", Fraction(30000, 1001)), frame_of_timecode("01:00:00:00", Fraction(25))
     (107892, 90000)
@@ -178,9 +183,9 @@ def frame_of_timecode(text: str, rate: Fraction) -> int:
 
 
 def cuts(moments: Sequence[ExportedMoment], timeline: TimelineRate) -> list[Cut]:
-    """Convert moments to frames and put them one after another on a timeline. All timings must be set.
+    """Convert moments to frames, and place them one after another on a timeline.
 
-    Each moment is at least one frame long.
+    All moments must have a `timing`. A cut is at least one frame long.
     """
     result = []
     record_in = 0
@@ -202,7 +207,7 @@ def cuts(moments: Sequence[ExportedMoment], timeline: TimelineRate) -> list[Cut]
 
 
 def timecode_warnings(moments: Sequence[ExportedMoment], timeline: TimelineRate) -> list[str]:
-    """One line for each file whose start timecode cannot be used. The frames of such a file are counted from 0."""
+    """Return one line for each file whose start timecode cannot be used. Frames of such files are counted from 0."""
     timings = {moment.video: moment.timing for moment in moments if moment.timing is not None}
     return [
         f"{shown(video)}: start timecode {timing.start_timecode} does not exist at "
@@ -213,13 +218,13 @@ def timecode_warnings(moments: Sequence[ExportedMoment], timeline: TimelineRate)
 
 
 def _rate(timing: Timing, timeline: TimelineRate) -> Fraction:
-    """The file's rate, at which its frames are counted. If it varies or is unusual, the timeline's rate."""
+    """Return the file's rate, or the timeline's rate if the file's rate varies or is not in `RATES`."""
     rate = Fraction(timing.frame_rate)
     return timeline.frames_per_s if timing.has_variable_rate or rate not in _COUNTED else rate
 
 
 def _start_frame(timing: Timing, rate: Fraction) -> int | None:
-    """The start timecode of a file, converted to a number of frames at `rate`; None if there is no valid one."""
+    """Return a file's start timecode as a number of frames at `rate`, or None if it has no valid start timecode."""
     text = timing.start_timecode
     if not text:
         return None
@@ -227,7 +232,7 @@ def _start_frame(timing: Timing, rate: Fraction) -> int | None:
     try:
         if (frames := int(text[9:])) >= own_base:
             return None
-        if own_base != base:  # if a file has an unusual rate, its timecode counts frames at that rate
+        if own_base != base:  # the timecode counts frames at the file's own rate
             text = f"{text[:8]}:{frames * base // own_base:02d}"
         if rate not in _DROPPING:
             text = text.replace(";", ":")

@@ -25,7 +25,7 @@ _RATE_NAMES = {  # names of rates in `conform-rate`
 
 
 def to_fcpxml(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
-    """A project whose timeline plays the moments one after another."""
+    """Return a project whose timeline plays the moments one after another."""
     root = ET.Element("fcpxml", version="1.10")
     resources = ET.SubElement(root, "resources")
     project = ET.SubElement(ET.SubElement(ET.SubElement(root, "library"), "event", name=TITLE), "project", name=TITLE)
@@ -53,14 +53,14 @@ def to_fcpxml(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
 
 
 class _Formats:
-    """The `format` elements among the resources of a project: one for each rate and picture size."""
+    """Adds `format` elements to the resources of a project: one for each frame rate and picture size."""
 
     def __init__(self, resources: ET.Element) -> None:
         self._resources = resources
         self._names: dict[tuple[Fraction, int, int], str] = {}
 
     def of(self, cut: Cut, rate: Fraction) -> str:
-        """The id of the format of a file's picture at a rate."""
+        """Return the id of the format for a file's picture size at a frame rate. A new format is added."""
         key = rate, cut.moment.width, cut.moment.height
         if key not in self._names:
             self._names[key] = f"f{len(self._names) + 1}"
@@ -96,7 +96,7 @@ def _clip(cut: Cut, asset_id: str, timeline: TimelineRate) -> ET.Element:
         "asset-clip",
         ref=asset_id,
         name=one_line(cut.moment.video.name),
-        offset=_seconds(timeline.start_frame + cut.record_in, timeline.frames_per_s),  # counts from tcStart
+        offset=_seconds(timeline.start_frame + cut.record_in, timeline.frames_per_s),  # includes tcStart
         start=start,
         duration=_seconds(cut.record_out - cut.record_in, timeline.frames_per_s),
         tcFormat=_form(cut.has_drop_timecode),
@@ -113,7 +113,7 @@ def _form(is_drop: bool) -> str:
 
 
 def _seconds(frames: int, rate: Fraction) -> str:
-    """The duration of a number of frames.
+    """Return the duration of a number of frames as a fraction of a second.
 
     >>> _seconds(3, Fraction(30000, 1001)), _seconds(50, Fraction(25))
     ('1001/10000s', '2s')

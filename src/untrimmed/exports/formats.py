@@ -1,4 +1,4 @@
-"""The formats of exports, and the function that writes them."""
+"""The export formats, and the function that writes moments in them."""
 
 import contextlib
 import io
@@ -19,7 +19,7 @@ from untrimmed.video.timing import Timing
 
 @dataclass(frozen=True)
 class Format:
-    """A format. One of its writers is set: for timelines, for tables, or for files with the moments of one video."""
+    """An export format. One of its three writers is set: for a timeline, a table, or a file about a single video."""
 
     suffix: str
     kind: str  # media type of the files
@@ -44,7 +44,7 @@ FORMATS = {
 
 @dataclass(frozen=True)
 class ExportedFile:
-    """The content of an exported file, its suffix and its media type, and one line for each problem."""
+    """The content of an exported file, its suffix and media type, and warnings of one line each."""
 
     content: bytes
     suffix: str
@@ -58,15 +58,16 @@ def export(
     rate: TimelineRate | None,
     read_timing: Callable[[ExportedMoment], Timing],
 ) -> ExportedFile:
-    """Write moments, at least one, in one of the `FORMATS`.
+    """Return moments (at least one) as a file in one of the `FORMATS`.
 
     Args:
-        rate: The frame rate of the timeline. By default, it is the most common rate of the files.
-        read_timing: Returns the timing of a file whose timing is unknown. It may raise a FeatureError.
+        rate: The frame rate of the timeline. None is the most common rate of the files.
+        read_timing: Called for each moment whose timing is unknown, to read it from the file. It may raise a
+            FeatureError.
 
     Raises:
         UnknownNameError: There is no such format.
-        ConfigError: A span is empty, or the format cannot express the moments.
+        ConfigError: A span is empty, or the format cannot store the moments.
         FeatureError: A timeline needs the timing of a file that cannot be read.
     """
     if format not in FORMATS:
@@ -91,7 +92,7 @@ def export(
 
 
 def format_of(path: Path) -> str | None:
-    """The name of the format that has the suffix of this path; None if no format has this suffix."""
+    """Return the name of the format with the suffix of this path, or None if there is none."""
     return next((name for name, form in FORMATS.items() if form.suffix == path.suffix.lower()), None)
 
 
@@ -111,7 +112,7 @@ def _with_timing(
 def _one_file_per_video(
     moments: Sequence[ExportedMoment], form: Format, write: Callable[[Sequence[ExportedMoment]], str]
 ) -> ExportedFile:
-    """The file if there is only one video, otherwise a ZIP archive with a file for each video."""
+    """Return one file if all moments are in the same video, otherwise a ZIP archive with one file per video."""
     by_video: dict[Path, list[ExportedMoment]] = {}
     for moment in moments:
         by_video.setdefault(moment.video, []).append(moment)
@@ -128,5 +129,5 @@ def _one_file_per_video(
 
 
 def _encoded(text: str) -> bytes:
-    """The text in UTF-8. Names of files can contain bytes that are not UTF-8; these are escaped."""
+    """Return a text in UTF-8. Bytes in file names that are not valid UTF-8 are escaped."""
     return text.encode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""Names of files, clips and reels in exports."""
+"""Make names of files, clips and reels for exports."""
 
 import hashlib
 import itertools
@@ -10,12 +10,12 @@ from pathlib import Path
 
 _REEL_CHARACTERS = 32
 _CMX_REEL_CHARACTERS = 8
-_RESERVED_REELS = {"AX", "BL", "BLACK", "BARS"}  # in edit lists, these are no files
-_FOLDER_CHARACTERS = 20  # longest folder in the name of a file
+_RESERVED_REELS = {"AX", "BL", "BLACK", "BARS"}  # edit lists use these names for sources that are not files
+_FOLDER_CHARACTERS = 20  # largest number of characters of a folder's name in the name of a file
 
 
 def one_line(text: str) -> str:
-    """A text on one line, without the characters that XML forbids. Bytes that are not UTF-8 are escaped.
+    """Return a text on one line, without characters that XML forbids. Bytes that are not UTF-8 are escaped.
 
     >>> one_line("two\\n lines")
     'two lines'
@@ -29,17 +29,17 @@ def _escaped(text: str) -> str:
 
 
 def file_name(path: str) -> str:
-    """The name of a video's file without folder, suffix and characters that file systems refuse.
+    """Return the name of a video's file without folder, suffix and characters that file systems refuse.
 
-    It has at most 60 characters and 200 bytes: callers append span, number and suffix, and file names have at most 255
-    bytes.
+    It has at most 60 characters and 200 bytes, so that callers can add a span, a number and a suffix. File systems
+    allow 255 bytes.
     """
     stem = "".join(letter if letter.isalnum() or letter in " ._-" else "_" for letter in Path(path).stem)
     return stem[:60].encode()[:200].decode(errors="ignore").strip(" .") or "video"
 
 
 def with_folder(path: str, folder: str) -> str:
-    """The name FOLDER_FILE, to distinguish files of equal names, or the path itself if `folder` is empty.
+    """Return the name FOLDER_FILE, which distinguishes files of equal names, or the path itself if `folder` is empty.
 
     >>> file_name(with_folder("/holiday/a.mp4", "holiday")), file_name(with_folder("/holiday/a.mp4", ""))
     ('holiday_a', 'a')
@@ -48,11 +48,11 @@ def with_folder(path: str, folder: str) -> str:
 
 
 def reel_names(paths: Iterable[Path]) -> dict[Path, str]:
-    """The reel name of each file of an export: the name of the file, unless another file has an equal name.
+    """Return a unique reel name for each file of an export, made from the name of the file.
 
-    A reel name has only ASCII letters, digits, `_`, `-` and `.`, because edit lists split lines at blanks. Equal names,
-    and names that edit lists reserve, get a number and at most 8 characters, the length in CMX 3600. A name without
-    these characters becomes a hash of the path.
+    A reel name has only ASCII letters, digits, `_`, `-` and `.`, because edit lists split lines at blanks. If several
+    files have the same name, or edit lists reserve it, the name gets a number and is cut to 8 characters (the length in
+    CMX 3600). If no character of a name is allowed, the reel name is a hash of the path.
 
     >>> list(reel_names([Path("/a/sea [1].mp4"), Path("/b/C0001.MP4"), Path("/a/C0001.MP4")]).values())
     ['sea_1', 'C0001_2', 'C0001_1']
@@ -62,7 +62,7 @@ def reel_names(paths: Iterable[Path]) -> dict[Path, str]:
     shared = {path for path, stem in stems.items() if counts[stem.upper()] > 1 or stem.upper() in _RESERVED_REELS}
     taken = {stem.upper() for path, stem in stems.items() if path not in shared}
     names = dict(stems)
-    for path in sorted(shared):  # sorted, so that the order of the moments does not matter
+    for path in sorted(shared):  # sorted, so that names do not depend on the order of the moments
         suffixes = (f"_{number}" for number in itertools.count(1))
         candidates = (stems[path][: _CMX_REEL_CHARACTERS - len(suffix)] + suffix for suffix in suffixes)
         names[path] = next(name for name in candidates if name.upper() not in taken)

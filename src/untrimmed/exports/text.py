@@ -1,4 +1,4 @@
-"""Moments as text: tables, subtitles and chapters."""
+"""Write moments as text: tables, subtitles and chapters."""
 
 import csv
 import html
@@ -16,7 +16,7 @@ Moments = Sequence[ExportedMoment]
 
 
 def to_csv(moments: Moments, rate: TimelineRate | None) -> str:
-    """A table with one row per moment, and cells that spreadsheets do not evaluate."""
+    """Return a table with one row per moment. Spreadsheets do not evaluate its cells as formulas."""
     out = io.StringIO()
     rows = csv.writer(out)
     entries = _entries(moments, rate)
@@ -39,12 +39,12 @@ def _cell(value: str | float | int | None) -> str:
 
 
 def to_json(moments: Moments, rate: TimelineRate | None) -> str:
-    """An object with one entry per moment."""
+    """Return a JSON object with one entry per moment."""
     return json.dumps({"moments": _entries(moments, rate)}, ensure_ascii=False, indent=2) + "\n"
 
 
 def _entries(moments: Moments, rate: TimelineRate | None) -> list[dict[str, Any]]:
-    """The fields of each moment. Fields in frames are None if the timing of the file is unknown."""
+    """Return the fields of each moment. Fields in frames are None if the timing of the file is unknown."""
     timings = [moment.timing for moment in moments if moment.timing is not None]
     rate = rate or usual_rate(timings)
     counted: Sequence[Cut | None] = cuts(moments, rate) if len(timings) == len(moments) else [None] * len(moments)
@@ -78,9 +78,9 @@ _FRAME_FIELDS = (
 
 
 def _as_text(cell: str) -> str:
-    """A cell that spreadsheets show as text. An apostrophe is added before anything that looks like a formula.
+    """Return a cell that spreadsheets show as text: an apostrophe is added before anything that looks like a formula.
 
-    Some spreadsheets also split cells at semicolons and line breaks, so each of these parts is checked.
+    Some spreadsheets split cells at semicolons and line breaks, so each part of a cell is checked.
 
     >>> _as_text("=1+1"), _as_text(" ＝1+1"), _as_text("a;=1+1"), _as_text("a = b")
     ("'=1+1", "' ＝1+1", "a;'=1+1", 'a = b')
@@ -90,13 +90,13 @@ def _as_text(cell: str) -> str:
 
 
 def _begins_like_formula(text: str) -> bool:
-    """Whether the first visible character, after quotation marks, begins a formula; it may be full-width."""
+    """Whether a text looks like a formula by its first visible character after quotation marks (also full-width)."""
     visible = (letter for letter in text if letter != '"' and unicodedata.category(letter)[0] not in "CMZ")
     return unicodedata.normalize("NFKC", next(visible, "."))[0] in "=+-−@"
 
 
 def to_srt(moments: Moments) -> str:
-    """Subtitles (SubRip) of one video."""
+    """Return the moments of one video as subtitles (SubRip)."""
     blocks = [
         f"{number}\n{_clock(moment.start_s, ',')} --> {_clock(moment.end_s, ',')}\n{_subtitle(moment)}\n"
         for number, moment in enumerate(_in_order(moments), start=1)
@@ -105,7 +105,7 @@ def to_srt(moments: Moments) -> str:
 
 
 def to_vtt(moments: Moments) -> str:
-    """Subtitles (WebVTT) of one video."""
+    """Return the moments of one video as subtitles (WebVTT)."""
     blocks = [
         f"{_clock(moment.start_s, '.')} --> {_clock(moment.end_s, '.')}\n"
         f"{html.escape(_subtitle(moment), quote=False)}\n"
@@ -115,7 +115,7 @@ def to_vtt(moments: Moments) -> str:
 
 
 def to_chapters(moments: Moments) -> str:
-    """Chapters of one video as FFmpeg reads them (`ffmetadata`), in milliseconds."""
+    """Return the moments of one video as chapters for FFmpeg (`ffmetadata`), with times in milliseconds."""
     lines = [";FFMETADATA1"]
     for moment in _in_order(moments):
         title = "".join(f"\\{letter}" if letter in "=;#\\" else letter for letter in _title(moment))
@@ -133,7 +133,7 @@ def _title(moment: ExportedMoment) -> str:
 
 
 def _subtitle(moment: ExportedMoment) -> str:
-    """The title of a moment as a subtitle. Players would read `-->` as part of a time, so an arrow replaces it."""
+    """Return the text of a moment's subtitle. Players would read `-->` as part of a time, so an arrow replaces it."""
     return _title(moment).replace("-->", "→")
 
 

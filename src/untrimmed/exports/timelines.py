@@ -1,6 +1,6 @@
-"""Timelines for editors, written by OpenTimelineIO and its adapters: OTIO, CMX 3600, Final Cut Pro 7 XML, Kdenlive.
+"""Write timelines for editors with OpenTimelineIO: OTIO, CMX 3600, Final Cut Pro 7 XML and Kdenlive.
 
-A timeline plays the moments one after another, as a video track and, if files have sound, an audio track.
+A timeline plays the moments one after another. It has a video track and, if the files have sound, an audio track.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Count:
 
 
 def to_otio(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
-    """An OpenTimelineIO file."""
+    """Return an OpenTimelineIO file."""
     count = _Count(lambda cut: cut.rate, has_timecode=True)
     result = _timeline(cuts, timeline, count, _marker)
     result.global_start_time = _start_time(timeline)
@@ -40,7 +40,7 @@ def to_otio(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
 
 
 def to_final_cut_7(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
-    """Final Cut Pro 7 XML, which Premiere and Resolve read. Markers count from the first frame of the file."""
+    """Return Final Cut Pro 7 XML for Premiere and Resolve. Times of markers count from the first frame of the file."""
 
     def marker(cut: Cut, time: Callable[[int], Any]) -> Any:
         return _marker(cut, lambda frame: time(frame - cut.start_frame))
@@ -66,7 +66,7 @@ def to_final_cut_7(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
 
 
 def _with_links(xml: str) -> str:
-    """Add links to Final Cut Pro 7 XML between each clip and its sound, so that editors move both together."""
+    """Return Final Cut Pro 7 XML in which each clip is linked with its sound, so that editors move both together."""
     root = ET.fromstring(xml)
     items: dict[str, list[ET.Element]] = {}
     links: dict[str, list[dict[str, str]]] = {}
@@ -88,10 +88,10 @@ def _with_links(xml: str) -> str:
 
 
 def to_edl(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
-    """An edit list (CMX 3600). Its header names one frame rate, which applies to all files.
+    """Return an edit list (CMX 3600). It has a single frame rate for all files.
 
     Raises:
-        ConfigError: A file has another rate than the timeline.
+        ConfigError: The frame rate of a file is not that of the timeline.
     """
     rate = timeline.frames_per_s
     for cut in cuts:
@@ -101,7 +101,7 @@ def to_edl(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
                 f"{shown(cut.moment.video)}: has {rates}, but an edit list has one rate; choose that of the files, "
                 "export them in several lists, or choose another format"
             )
-    # The adapter writes drop-frame timecodes for 29.97 and 59.94. Timecodes without drop frame count as at 30 and 60.
+    # For 29.97 and 59.94, the adapter writes drop-frame timecodes. Timecodes without drop frame are those of 30 and 60.
     clock = float(rate) if timeline.is_drop else float(timeline.base)
     result = _timeline(cuts, timeline, _Count(lambda cut: rate, has_timecode=True, clock=lambda _: clock), None)
     reels = reel_names(cut.moment.video for cut in cuts)
@@ -122,9 +122,9 @@ def _fcm(is_drop: bool) -> str:
 
 
 class _Events:
-    """Sets the channels and timecodes of each event in an edit list. Source timecodes count as in the event's file.
+    """Sets the channels and timecodes of each event in an edit list. Source timecodes are those of the event's file.
 
-    An FCM line precedes each event whose source timecodes count in another way than those before.
+    An FCM line is written when the kind of source timecodes changes (drop frame or not).
     """
 
     def __init__(self, cuts: Sequence[Cut], timeline: TimelineRate) -> None:
@@ -149,7 +149,7 @@ class _Events:
 
 
 def to_kdenlive(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
-    """A Kdenlive project. Frames are counted at the project's frame rate, and from 0 in each file."""
+    """Return a Kdenlive project. Frames of each file are counted from 0 at the project's frame rate."""
     count = _Count(lambda cut: timeline.frames_per_s, has_timecode=False)
     result = _timeline(cuts, timeline, count, None)
     for cut in cuts:
@@ -229,6 +229,6 @@ def _write(timeline: otio.schema.Timeline, adapter: str, **options: Any) -> str:
         raise ConfigError(
             f"this format needs the {adapter} adapter of OpenTimelineIO; run pip install 'untrimmed[video]'"
         )
-    if adapter == "kdenlive":  # this adapter prints to stdout, which a server may use for answers
+    if adapter == "kdenlive":  # this adapter prints to stdout, on which the MCP server sends its answers
         otio.adapters.from_name(adapter).module().print = lambda *_: None
     return str(otio.adapters.write_to_string(timeline, adapter, **options))

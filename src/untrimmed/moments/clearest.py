@@ -1,4 +1,4 @@
-"""Select the scenes of a video that a query describes: the scenes whose relevance is highest above a background value.
+"""Select the scenes of a video that match a query: those whose relevance is farthest above a background value.
 
 The selection needs no training.
 """
@@ -23,16 +23,16 @@ Numbers = TypeVar("Numbers", float, Float64[np.ndarray, "*N"])  # one number, or
 class SpanSettings:
     """Settings for choosing spans. The defaults were chosen on half of the real clips (docs/quality.md)."""
 
-    # weight of a long video's mean in the background; the rest is the weight of the library's mean
+    # weight of the video's own mean in the background value of a long video; the library's mean gets the rest
     own_background: float = 0.8
-    # Shorter videos have less weight (half at this length), because one moment dominates their mean.
+    # At this length, the weight of the video's mean is halved. One moment dominates the mean of a short video.
     own_background_s: float = 20.0
     length_exponent: float = 0.15
-    peak_smoothing_s: float = 0.5  # standard deviation of the Gaussian for spans around peaks
-    peak_share: float = 0.5  # add the span around a peak if it is shorter than this share of the moment
+    peak_smoothing_s: float = 0.5  # standard deviation of the Gaussian that smooths the curve to find spans of peaks
+    peak_share: float = 0.5  # the span around a peak is added if it is shorter than this share of the moment
 
     def background(self, video_mean: Numbers, library_mean: Numbers, duration_s: float) -> Numbers:
-        """Return the relevance that spans must exceed: a weighted mean of `video_mean` and `library_mean`."""
+        """Return the background value: a weighted mean of the mean relevances of the video and of the library."""
         share = self.own_background * duration_s / (duration_s + self.own_background_s)
         return share * video_mean + (1 - share) * library_mean
 
@@ -51,10 +51,10 @@ def clearest_moments(
 ) -> list[Moment]:
     """Return at most `limit` scenes that match the query, the clearest first, each with the time of its peak.
 
-    `others` is the mean relevance of all videos. With `nested`, a moment may be followed by the shorter span around its
-    peak. This helps in a continuous take, where the only scene is the whole video.
+    `others` is the mean relevance of all videos. If `nested`, a moment may be followed by the shorter span around its
+    peak. This helps if the video is a continuous take, so that the only scene is the whole video.
     """
-    # A frame extends halfway to its neighbours, because a change between two frames is expected in the middle.
+    # a frame extends halfway to its neighbours, because the change between two frames is expected in the middle
     edges_s = np.clip(np.concatenate([[0.0], (times_s[1:] + times_s[:-1]) / 2, [duration_s]]), 0.0, duration_s)
     video_mean = float(np.average(relevance, weights=_durations_s(edges_s)))
     moments = clearest_scenes(
@@ -111,18 +111,18 @@ def clearest_scenes(
     limit: int | None,
     min_s: float = 0.0,
 ) -> list[Moment]:
-    """Return at most `limit` moments that do not overlap, the clearest first, scored by mean relevance over time.
+    """Return at most `limit` moments that do not overlap, the clearest first. Their score is their mean relevance.
 
-    Clearness is (mean relevance - background) x length in seconds to the power `length_exponent`, so of two equally
-    relevant scenes the longer is clearer. Each further moment is the clearest scene that overlaps no earlier moment and
-    is above the background. If the query matches the whole video equally well, the whole video is the only moment. Ties
-    are broken by start, then by end. Scenes shorter than `min_s` seconds are left out. If all scenes are shorter, only
-    the longest scene is a candidate.
+    The clearness of a scene is (mean relevance - background) x (length in seconds) ** `length_exponent`. So of two
+    equally relevant scenes, the longer one is clearer. Each further moment is the clearest scene that overlaps no
+    earlier moment and whose relevance is above the background. If the query matches the whole video equally well, the
+    whole video is the only moment. Ties are broken by start, then by end. Scenes shorter than `min_s` seconds are left
+    out. If all are shorter, the longest scene is the only candidate.
 
     Args:
         relevance: One number per frame.
-        edges_s: Start of each frame in seconds, and the end of the last frame (E = T + 1).
-        scenes: Indices of the first frame of each candidate, and of the frame after its last (see `scene_tree`).
+        edges_s: The start of each frame in seconds, and the end of the last frame (E = T + 1).
+        scenes: For each candidate, the index of its first frame and of the frame after its last (see `scene_tree`).
 
     >>> scenes = np.array([[0, 2], [2, 3], [3, 4], [2, 4], [0, 4]])
     >>> curve, edges = np.array([0.0, 0.2, 0.9, 0.7]), np.array([0.0, 2.0, 4.0, 6.0, 8.0])
@@ -151,5 +151,5 @@ def _durations_s(edges_s: Float[np.ndarray, " E"]) -> Float64[np.ndarray, " T"]:
 def clearness_of(
     above: Float[np.ndarray, "*Q N"], length_s: Float[np.ndarray, " N"], length_exponent: float
 ) -> Float[np.ndarray, "*Q N"]:
-    """Return the clearness of spans: relevance above the background times the length to the power `length_exponent`."""
+    """Return the clearness of spans: (relevance above the background) x length ** `length_exponent`."""
     return above * length_s**length_exponent

@@ -17,13 +17,13 @@ SideNegatives = Literal["released", "paper"]
 RowTimes = Literal["released", "middle"]
 """Relative time of row i of N: i / (N - 1) as released for JSG, or the middle of its interval, (i + 0.5) / N."""
 
-WIDTHS_PER_DEVIATION = 9.0  # sigma of Eq. 5, which is the same in all experiments
-MIN_WIDTH = 0.01  # a window of width 0 (beside a proposal at the edge) would have no weights
+WIDTHS_PER_DEVIATION = 9.0  # sigma of Eq. 5, the same in all experiments
+MIN_WIDTH = 0.01  # a window of width 0, which is beside a proposal at the edge, would have no weights
 
 
 @dataclass(frozen=True)
 class Proposals:
-    """Windows of a video by centre and width, both as shares of the video's length."""
+    """Windows of a video. Their centres and widths are shares of the video's length."""
 
     center: Float[Tensor, " P"]
     width: Float[Tensor, " P"]
@@ -40,7 +40,8 @@ def centered_proposals(
 ) -> Proposals:
     """Return a proposal of every width around every centre, grouped by centre (JSG Eq. 3-4).
 
-    `released` places the first and last centre half the smallest width inside the video, `paper` (Eq. 3) at 0 and 1.
+    In `released`, the distance of the first and last centre from the ends of the video is half the smallest width. In
+    `paper` (Eq. 3), these centres are 0 and 1.
 
     >>> centered_proposals(2, 2, min_width=0.2, max_width=1.0).spans.tolist()[0]
     [0.0, 0.20000000298023224]
@@ -80,8 +81,9 @@ def time_grid(
 ) -> Float[Tensor, " N"]:
     """Return the relative time of each position of a sequence.
 
-    With `row_times="released"`, times run from 0 to 1; for `density`, they are i / n as in Eq. 5. Times are computed by
-    `linspace`. A division of integers would round differently and change scores of the narrowest windows.
+    With `row_times="released"`, times run from 0 to 1; with the pooling `density`, they are i / n as in Eq. 5. Times
+    are computed by `linspace`: dividing integers would round differently, and change the scores of the narrowest
+    windows.
 
     >>> time_grid(2, row_times="middle")
     tensor([0.2500, 0.7500])
@@ -119,11 +121,12 @@ def pooling_weights(
     scale: float = WIDTHS_PER_DEVIATION,
     pooling: Pooling = "gaussian",
 ) -> Float[Tensor, "..."]:
-    """Return the weight of each position in the vector of each proposal. Shapes are those of `gaussian_windows`.
+    """Return the weight of each position for each proposal. Shapes are those of `gaussian_windows`.
 
-    `gaussian`: Gaussian weights that sum to 1, as released. `density`: the normal density of Eq. 5, which does not sum
-    to 1. `mean`: equal weights for the positions inside the span; if there are none, only the nearest position has a
-    weight (Table 5, w/o GWP).
+    - `gaussian`: Gaussian weights that sum to 1, as released.
+    - `density`: the normal density of Eq. 5, which does not sum to 1.
+    - `mean`: equal weights for the positions inside the span, or only the nearest position if there are none (Table 5,
+      w/o GWP).
 
     >>> pooling_weights(torch.tensor([0.5]), torch.tensor([1.0]), time_grid(3), pooling="mean")
     tensor([[0.3333, 0.3333, 0.3333]])
@@ -134,7 +137,7 @@ def pooling_weights(
         return torch.exp(-(distance**2) / (2 * deviation**2)) / (math.sqrt(2 * math.pi) * deviation)
     if pooling == "mean":
         half = deviation * WIDTHS_PER_DEVIATION / 2
-        # includes a tolerance for positions at the edge
+        # the tolerance includes positions at the edge
         reach = torch.maximum(half, distance.amin(dim=-1, keepdim=True)) + 1e-6
         inside = (distance <= reach).to(distance.dtype)
         return inside / inside.sum(dim=-1, keepdim=True)
@@ -175,7 +178,7 @@ def pool(
 
 @dataclass(frozen=True)
 class SideWindows:
-    """Windows before (column 0) and after (column 1) each proposal, and the `scale` for pooling them."""
+    """Windows before (column 0) and after (column 1) each proposal, and the `scale` with which they are pooled."""
 
     center: Float[Tensor, "Q 2"]
     width: Float[Tensor, "Q 2"]
@@ -185,8 +188,8 @@ class SideWindows:
 def side_windows(center: Float[Tensor, " Q"], width: Float[Tensor, " Q"], kind: SideNegatives) -> SideWindows:
     """Return windows for the parts of the video before and after each proposal.
 
-    Eq. 11 (`paper`) centres each window in its part. The released program centres the windows on the ends of the video
-    and makes them twice as wide.
+    In `paper` (Eq. 11), each window is centred in its part. In the released program, the windows are centred at the
+    ends of the video and twice as wide.
     """
     left = (center - width / 2).clamp_min(0)
     right = (1 - center - width / 2).clamp_min(0)

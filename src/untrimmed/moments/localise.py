@@ -15,20 +15,23 @@ from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.moments.gaussian_proposals import Pooling, Proposals, RowTimes, pool
 from untrimmed.moments.ranked_moments import RankedMoments
 
-# a function of video indices: similarities of all queries with all windows of these videos
+# a function that returns the similarities of all queries with all windows of the videos in a slice
 Similarities = Callable[[slice], Float[Tensor, "Q C P"]]
-NUMBERS_AT_A_TIME = 2**24  # largest number of similarities, or of numbers in pooled vectors, in a chunk: 64 MB
-POOLED_DIM = 512  # approximate width of a pooled vector
+NUMBERS_AT_A_TIME = 2**24  # largest number of similarities, or of values in pooled vectors, in a chunk (64 MB)
+POOLED_DIM = 512  # assumed width of a pooled vector
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocateSettings:
-    """Numbers of moments and the suppression threshold; the defaults are those of JSG's released program.
+    """Settings of the ranking of moments. The defaults are those of JSG's released program.
 
-    The `per_video` best windows of each video are ranked together (40 on DiDeMo). Overlapping moments are suppressed
-    among the best `before_suppression` moments, and at most `limit` moments remain. A moment's score is its similarity
-    plus `video_weight` times its video's fused score. The weight is 0 in JSG. A positive weight helps if a method
-    scores videos by more than their frames.
+    Attributes:
+        per_video: The number of best windows of each video that are ranked (40 on DiDeMo).
+        before_suppression: The number of best moments among which overlapping moments are suppressed.
+        max_overlap: The largest IoU of two moments of a video.
+        limit: The largest number of moments that remain.
+        video_weight: A moment's score is its similarity plus this weight times the video's fused score. JSG uses 0. A
+            positive weight helps if a method scores videos by more than their frames.
     """
 
     per_video: int = 10
@@ -53,10 +56,12 @@ def window_similarities(
     pooling: Pooling = "gaussian",
     row_times: RowTimes = "middle",
 ) -> Similarities:
-    """Return a function that pools the windows of videos and returns their similarities to the queries.
+    """Return a function that pools the windows of videos, and returns their similarities to the queries.
 
-    `similarity` compares vectors with the queries. `units` are vectors at equal time steps; windows cover only the
-    units that `mask` marks as real.
+    Args:
+        similarity: Returns the similarities of all queries with these vectors.
+        units: Vectors of each video at equal time steps.
+        mask: True at real units. Windows cover only these.
     """
 
     def of(videos: slice) -> Float[Tensor, "Q C P"]:
@@ -74,11 +79,12 @@ def rank_windows(
     settings: LocateSettings,
     video_score: Float[Tensor, "Q V"] | None = None,
 ) -> RankedMoments:
-    """Return the best windows of all videos in one ranking per query, before suppression.
+    """Return one ranking per query of the best windows of all videos, before suppression.
 
-    Windows are clipped to the video. `video_score` is added to every window of its video.
+    Windows are clipped to the video. `video_score` is added to the scores of all windows of a video.
 
-    Raises: FeatureError for a video without a duration.
+    Raises:
+        FeatureError: A video has no duration.
     """
     if not bool((duration_s > 0).all()):
         row = int(torch.nonzero(~(duration_s > 0))[0])
@@ -103,7 +109,7 @@ def rank_windows(
 
 @dataclass(frozen=True)
 class TopWindows:
-    """The best windows of each query in each video, best first: the score and the index of each window."""
+    """The best windows of each video for each query, best first: their scores and indices."""
 
     score: Float[Tensor, "Q V K"]
     window: Int[Tensor, "Q V K"]

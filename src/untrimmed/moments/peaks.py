@@ -7,7 +7,7 @@ Curve = Float[np.ndarray, " T"]
 
 
 def best_index(start_s: float, end_s: float, times_s: Curve, values: Curve) -> int:
-    """Return the index of the best time in a span. If no time is in the span, use the time nearest to its middle.
+    """Return the index of the best time in a span, or of the time nearest to its middle if no time is in the span.
 
     >>> best_index(1.0, 3.0, np.array([0.0, 1.0, 2.0, 4.0]), np.array([0.9, 0.2, 0.4, 0.8]))
     2
@@ -21,8 +21,8 @@ def best_index(start_s: float, end_s: float, times_s: Curve, values: Curve) -> i
 def span_around(values: Curve, index: int, free: Bool[np.ndarray, " T"], mean: float) -> tuple[int, int]:
     """Return the range of indices around a peak, end exclusive.
 
-    The range contains the free times around the peak whose values are at least the average of `mean` and the value at
-    `index`.
+    It extends to both sides of `index` while times are `free` and their values are at least the average of `mean` and
+    the value at the peak.
 
     >>> span_around(np.array([0.0, 0.5, 1.0, 0.6, 0.1]), 2, np.ones(5, dtype=bool), 0.2)
     (2, 4)
@@ -35,7 +35,7 @@ def span_around(values: Curve, index: int, free: Bool[np.ndarray, " T"], mean: f
 
 
 def widened(start_s: float, end_s: float, min_s: float, *, after_s: float, before_s: float) -> tuple[float, float]:
-    """Widen a span evenly on both sides to a length of `min_s`, but not beyond `after_s` and `before_s`.
+    """Return a span, widened on both sides to a length of `min_s`, but not beyond `after_s` and `before_s` (seconds).
 
     >>> widened(4.0, 4.5, 1.0, after_s=0.0, before_s=9.0), widened(0.0, 0.5, 1.0, after_s=0.0, before_s=9.0)
     ((3.75, 4.75), (0.0, 1.0))
@@ -48,16 +48,16 @@ def widened(start_s: float, end_s: float, min_s: float, *, after_s: float, befor
 
 
 def spacing_s(times_s: Float[np.ndarray, " T"]) -> float:
-    """Return the median time between two frames in seconds; 1 if all frames have the same time."""
+    """Return the median time between two frames in seconds, or 1 if all frames have the same time."""
     gaps_s = np.diff(times_s)
     gaps_s = gaps_s[gaps_s > 0]
     return float(np.median(gaps_s)) if len(gaps_s) else 1.0
 
 
 def smoothed(curve: Float[np.ndarray, " T"], deviation: float) -> Float64[np.ndarray, " T"]:
-    """Smooth a curve with a Gaussian whose standard deviation is `deviation` steps of the curve.
+    """Return a curve, smoothed with a Gaussian whose standard deviation is `deviation` steps.
 
-    At both ends, the remaining weights are scaled to sum to 1.
+    Near the ends, the weights of the times inside the curve are scaled to sum to 1.
 
     >>> smoothed(np.array([0.0, 0.0, 1.0, 0.0]), 1.0).round(2).tolist()
     [0.08, 0.26, 0.43, 0.35]

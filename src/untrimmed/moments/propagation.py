@@ -7,8 +7,8 @@ normalised graph G.
 Up to `MAX_DENSE` segments, G is a dense matrix and the system is solved directly. For more segments, conjugate
 gradients only need products of G with a matrix, which take linear time:
 
-- Similarity inside a level: two products with the matrix of segment vectors. Negative cosines count as 0, so segments
-  with a negative cosine need their whole row of G. Most encoders give no negative cosines between frames.
+- Similarity inside a level: two products with the matrix of segment vectors. Negative cosines count as 0, so for
+  segments with a negative cosine the whole row of G is needed. With most encoders, cosines of frames are not negative.
 - Decay with distance in time: one pass over the segments in each direction.
 - Overlap of adjacent levels: fewer than two overlaps per segment.
 
@@ -31,7 +31,7 @@ Matrix = Float64[np.ndarray, "N D"]
 
 
 def propagate(levels: Sequence[Segments], beta: float, *, max_dense: int = MAX_DENSE) -> Matrix:
-    """Return the propagated vectors of all segments, level by level, not normalised."""
+    """Return the smoothed vectors of all segments, level by level. They are not normalised."""
     vectors = np.concatenate([level.vectors for level in levels])
     if len(vectors) <= max_dense:
         system = np.eye(len(vectors)) - beta * normalised_graph(levels)
@@ -60,7 +60,7 @@ def normalised_graph(levels: Sequence[Segments]) -> Float64[np.ndarray, "N N"]:
 
 
 def _centres(level: Segments) -> Float64[np.ndarray, " N"]:
-    """Return the middle of each segment in units of the level's mean segment length."""
+    """Return the middle of each segment, in units of the level's mean segment length."""
     middle = (level.edges[:-1] + level.edges[1:]) / 2
     return middle / np.diff(level.edges).mean()
 
@@ -72,7 +72,7 @@ def _overlaps(
     edges = joint_edges([finer.edges, coarser.edges])
     rows = owners(finer.edges, edges)
     columns = owners(coarser.edges, edges)
-    intersection = np.diff(edges)  # two segments overlap in at most one span, so every pair occurs once
+    intersection = np.diff(edges)  # two segments overlap in one span, so every pair occurs once
     union = np.diff(finer.edges)[rows] + np.diff(coarser.edges)[columns] - intersection
     cosines = np.einsum("nd,nd->n", finer.vectors[rows], coarser.vectors[columns])
     return rows, columns, intersection / union * np.maximum(cosines, 0)

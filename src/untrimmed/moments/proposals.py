@@ -1,4 +1,4 @@
-"""Proposals of every length: means over all runs of consecutive units (MS-SL section 3; also ProtoPRVR)."""
+"""Proposals of all lengths: means over all runs of consecutive units (MS-SL section 3; also ProtoPRVR)."""
 
 from functools import lru_cache
 
@@ -34,8 +34,5 @@ def proposals(units: Float[Tensor, "V M D"]) -> Float[Tensor, "V P D"]:
 
 
 def unit_shares(shares: Float[Tensor, "V K P"], num_units: int) -> Float[Tensor, "V K M"]:
-    """Convert attention to proposals into attention to units.
-
-    A proposal's attention is divided evenly among its units.
-    """
+    """Convert attention over proposals to attention over units: each proposal divides its attention among its units."""
     return shares @ _pooling_matrix(num_units).to(shares)

@@ -1,4 +1,4 @@
-"""A ranking of moments of several videos for each query, and suppression of overlaps within each video."""
+"""Rankings of moments of many videos, and suppression of overlapping moments within each video."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class RankedMoments:
 
     @classmethod
     def best(cls, parts: Sequence["RankedMoments"], limit: int) -> "RankedMoments":
-        """Merge rankings of different videos for the same queries. Ties keep the order of `parts`."""
+        """Return the best moments of several rankings for the same queries. Ties keep the order of `parts`."""
         video = np.concatenate([part.video_index for part in parts], axis=1)
         score = np.concatenate([part.score for part in parts], axis=1)
         order = np.argsort(np.where(video < 0, np.inf, -score), axis=1, kind="stable")[:, :limit]
@@ -44,12 +44,12 @@ class RankedMoments:
         )
 
     def shifted(self, num_videos: int) -> "RankedMoments":
-        """Return the same moments, with video indices increased by this number of videos."""
+        """Return the same moments, with `num_videos` added to all video indices."""
         return RankedMoments(np.where(self.video_index < 0, -1, self.video_index + num_videos), self.span_s, self.score)
 
     @classmethod
     def cat(cls, parts: Sequence["RankedMoments"]) -> "RankedMoments":
-        """Concatenate the queries of all parts, padding shorter rankings."""
+        """Return the rankings of all parts as one object, with the queries in order. Shorter rankings are padded."""
         longest = max(part.video_index.shape[1] for part in parts)
         return cls(
             np.concatenate([_padded(part.video_index, longest, -1) for part in parts]),
@@ -87,7 +87,7 @@ def _suppress_block(
     limit_per_video: int,
     limit: int,
 ) -> RankedMoments:
-    """Suppress overlapping moments for some queries. Spans are arranged as [pair of query and video, moment, 2]."""
+    """Suppress overlapping moments of a block of queries. Spans are grouped by query and video."""
     row, rank = np.nonzero(video >= 0)
     order = np.lexsort((rank, video[row, rank], row))
     row = row[order]

@@ -1,27 +1,31 @@
-"""Divide a video into a tree of scenes, which begin and end where the content changes; no query is needed.
+"""Divide a video into a tree of scenes, which begin and end where the content changes. No query is needed.
 
-Neighbouring runs of frames are merged in the order of their Ward cost (J. Am. Stat. Assoc. 1963): how much the merge
-increases the frames' squared distances from the mean of their run. The runs whose cost reaches a penalty are the
-shortest scenes. The merging takes linear time, and nearly minimises the objective of penalised change-point detection
-with a linear kernel (Harchaoui and Cappé, SSP 2007). Further merging, up to the whole video, gives scenes of scenes.
+Neighbouring runs of frames are merged in the order of their Ward cost (J. Am. Stat. Assoc. 1963). The cost of a merge
+is the increase of the sum of squared distances of all frames from the mean of their run. When all costs reach a
+penalty, the runs are the shortest scenes. Further merging, up to the whole video, gives scenes that contain other
+scenes.
+
+The merging takes linear time. It nearly minimises the objective of penalised change-point detection with a linear
+kernel (Harchaoui and Cappé, SSP 2007).
 """
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-# a round considers at least the cheapest 1 / 4 of the boundaries, so that few rounds are needed
+# each round considers at least the cheapest quarter of the boundaries, so that few rounds are needed
 _CHEAP_SHARE = 4
 # rows per product, which fit the processor's cache; the vectors of a long video are never copied as a whole
 _ROWS = 1024
 
 
 def scene_tree(vectors: Float[np.ndarray, "T D"], penalty: float) -> Int[np.ndarray, "N 2"]:
-    """Return every scene as frame indices, end exclusive: first the shortest in temporal order, then scenes of scenes.
+    """Return all scenes as frame indices, end exclusive: first the shortest scenes in temporal order, then larger ones.
 
-    Any two scenes are disjoint or nested. The last scene is the whole video. `penalty` is the smallest Ward cost of a
-    change.
+    Two scenes are disjoint or nested. The last scene is the whole video. `penalty` is the smallest Ward cost of a
+    change between the shortest scenes.
 
-    Raises: ValueError if a vector is not finite.
+    Raises:
+        ValueError: A vector is not finite.
 
     >>> scene_tree(np.array([[0.0], [0.0], [3.0], [5.0], [5.0]]), penalty=1.0).tolist()
     [[0, 2], [2, 3], [3, 5], [2, 5], [0, 5]]
@@ -75,9 +79,9 @@ def _spans(first: Int[np.ndarray, " S"], num_frames: int) -> Int[np.ndarray, "S 
 
 
 def _cheapest(costs: Float[np.ndarray, " C"], limit: float) -> Bool[np.ndarray, " C"]:
-    """Return a mask of the boundaries to remove: local minima of the cost, and the cheapest quarter.
+    """Return a mask of boundaries to remove: local minima of the cost, and boundaries in the cheapest quarter.
 
-    Two neighbouring boundaries are never both removed, so that each run is merged with at most one neighbour.
+    Neighbouring boundaries are never both removed, so that each run is merged with at most one neighbour.
     """
     padded = np.concatenate([[np.inf], costs, [np.inf]])
     cheap = np.partition(costs, len(costs) // _CHEAP_SHARE)[len(costs) // _CHEAP_SHARE]

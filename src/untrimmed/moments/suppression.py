@@ -11,10 +11,7 @@ def suppress(
 ) -> Bool[np.ndarray, "G K"]:
     """Return a mask of the spans to keep in each row. From left to right, a span is kept if it overlaps no kept span.
 
-    At most `limit` spans of a row are kept.
-
-    Spans overlap if their IoU exceeds `max_iou`; with `max_iou=0`, kept spans may only touch. `real` is False at
-    padding.
+    At most `limit` spans of a row are kept. Spans overlap if their IoU exceeds `max_iou`. `real` is False at padding.
 
     >>> suppress(np.array([[[0.0, 4.0], [1.0, 5.0], [8.0, 9.0]]]), np.ones((1, 3), bool), max_iou=0.3, limit=5).tolist()
     [[True, False, True]]

@@ -1,9 +1,9 @@
 """TF-PRVR (NeurIPS 2026): moments from image-text features without training.
 
 A video is divided into segments at several levels, and segment vectors are smoothed over a graph. The edges of all
-levels together divide the video into moments, so each moment is inside one segment of each level. A moment's vector is
-the mean of these segments' vectors. The vector is not normalised: if the segments are similar, it is longer and its
-scores are higher. A sentence is one vector, and a video's score is the score of its best moment.
+levels together divide the video into moments, so each moment is inside one segment of each level. The vector of a
+moment is the mean of the vectors of these segments. It is not normalised: if the segments are similar, it is longer,
+and the moment gets higher scores. A sentence is one vector, and a video's score is the score of its best moment.
 """
 
 from dataclasses import dataclass
@@ -20,11 +20,10 @@ NAME = "tf_prvr"
 
 @dataclass(frozen=True, kw_only=True)
 class TFPRVRSettings:
-    """The wavelet (a name from PyWavelets) and the strength of propagation, `beta` in [0, 1).
+    """The wavelet (its name in PyWavelets) and the strength of propagation. The defaults are as released.
 
-    Defaults are as released.
-
-    Raises: ConfigError if `beta` is outside [0, 1).
+    Raises:
+        ConfigError: `beta` is outside [0, 1).
     """
 
     wavelet: str = "db4"
@@ -37,9 +36,9 @@ class TFPRVRSettings:
 
 @dataclass(frozen=True)
 class VideoMoments:
-    """A video's moments in temporal order: vector i is for frames `edges[i]` to `edges[i + 1]` - 1.
+    """The moments of a video in temporal order. Moment i has frames `edges[i]` to `edges[i + 1]` - 1.
 
-    `levels` has the edges of the segments of each level, finest first.
+    `levels` contains the edges of the segments of each level, finest level first.
     """
 
     vectors: Float[np.ndarray, "M D"]
@@ -48,18 +47,18 @@ class VideoMoments:
 
     @property
     def spans(self) -> Int[np.ndarray, "M 2"]:
-        """Indices of the first frame of each moment and of the frame after its last frame."""
+        """The index of the first frame of each moment, and of the frame after its last."""
         return spans_between(self.edges)
 
     @property
     def candidates(self) -> Int[np.ndarray, "S 2"]:
-        """All moments, the segments of all levels and the whole video as spans, each once, in temporal order."""
+        """The spans of moments, of segments of all levels and of the whole video, without duplicates, by time."""
         video = self.edges[[0, -1]]
         return np.unique(np.concatenate([spans_between(edges) for edges in (self.edges, video, *self.levels)]), axis=0)
 
 
 def video_moments(frames: Float[np.ndarray, "T D"], settings: TFPRVRSettings | None = None) -> VideoMoments:
-    """Return the moments of a video. Frames are vectors of any length, in temporal order at equal steps.
+    """Return the moments of a video. Frames are vectors of any length, at equal time steps.
 
     >>> shots = np.repeat(np.eye(3), 20, axis=0) + 0.05 * np.random.default_rng(0).standard_normal((60, 3))
     >>> video_moments(shots).edges[[0, -1]].tolist()
@@ -82,6 +81,6 @@ def video_moments(frames: Float[np.ndarray, "T D"], settings: TFPRVRSettings | N
 
 
 def moment_scores(queries: Float[np.ndarray, "Q D"], moments: Float[np.ndarray, "M D"]) -> Float64[np.ndarray, "Q M"]:
-    """Return dot products of queries, scaled to unit length, with moments. The largest is the video's score."""
+    """Return the dot products of moments with queries scaled to unit length. The largest is the video's score."""
     rows = queries.astype(np.float64)
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)) @ moments.astype(np.float64).T

@@ -1,8 +1,8 @@
-"""Segments of a video at several scales, between peaks of a wavelet transform (TF-PRVR).
+"""Divide a video into segments at several scales, at the peaks of a wavelet transform (TF-PRVR).
 
-The signal measures how sharply the sequence of frame vectors turns. Each level of its discrete wavelet transform gives
-its own segments, which cover the video. Everything is in float64. Frames are processed in blocks, so that the vectors
-of a day of video are never copied as a whole.
+The transformed signal is how sharply the sequence of frame vectors turns. Each level of the discrete wavelet transform
+gives segments that cover the video. All computations are in float64. Frames are processed in blocks, so that the
+vectors of a day of video are never copied as a whole.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from untrimmed.errors import ConfigError, FeatureError
 
 _FRAMES_AT_A_TIME = 4096
 _STILL = 1e-8  # the picture is still if two steps between unit frame vectors are at most this long
-_MIN_LENGTH = 1e-12  # shorter vectors count as having no direction
+_MIN_LENGTH = 1e-12  # shorter vectors have no direction
 
 # the start of each segment and the end of the last one
 Edges = Int[np.ndarray, " _"]
@@ -33,12 +33,12 @@ class Segments:
 
     @property
     def spans(self) -> Int[np.ndarray, "N 2"]:
-        """Index of the first frame of each segment, and of the frame after its last."""
+        """The index of the first frame of each segment, and of the frame after its last."""
         return spans_between(self.edges)
 
 
 def spans_between(edges: Edges) -> Int[np.ndarray, "N 2"]:
-    """Return the spans from each edge to the edge after it.
+    """Return the span from each edge to the next.
 
     >>> spans_between(np.array([0, 2, 5])).tolist()
     [[0, 2], [2, 5]]
@@ -49,10 +49,11 @@ def spans_between(edges: Edges) -> Int[np.ndarray, "N 2"]:
 def wavelet_segments(frames: Float[np.ndarray, "T D"], wavelet: str = "db4") -> list[Segments]:
     """Return the segments of every level, the finest level first. A level without cuts is one segment.
 
-    Frame vectors need not have unit length. They are in temporal order at equal steps.
+    Frame vectors are at equal time steps, and need not have unit length.
 
-    Raises: FeatureError for no frames, frames that are zero or not finite, or a segment whose mean is zero; ConfigError
-        for a wavelet that is unknown or has no transform with finite filters.
+    Raises:
+        FeatureError: There are no frames, a frame is zero or not finite, or the mean of a segment is zero.
+        ConfigError: The wavelet is unknown, or its transform has no finite filters.
     """
     if not len(frames):
         raise FeatureError("a video without frames has no segments; expected at least one frame")
@@ -77,7 +78,7 @@ def joint_edges(levels: Sequence[Edges]) -> Edges:
 
 
 def change_of_direction(frames: Float[np.ndarray, "T D"]) -> Float64[np.ndarray, " S"]:
-    """Return 1 minus the cosine of consecutive steps from frame to frame, and 0 in a still picture; S = max(0, T - 2).
+    """Return 1 minus the cosine of consecutive steps from frame to frame, or 0 for a still picture; S = max(0, T - 2).
 
     >>> change_of_direction(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])).round(6).tolist()
     [2.0, 1.0, 0.0]
@@ -96,11 +97,12 @@ def change_of_direction(frames: Float[np.ndarray, "T D"]) -> Float64[np.ndarray,
 def cut_levels(signal: Float64[np.ndarray, " S"], num_frames: int, wavelet: str = "db4") -> list[Edges]:
     """Return the edges of each level's segments as frame indices, finest level first.
 
-    `signal` is the result of `change_of_direction`. A level's response is the inverse transform of its detail
-    coefficients. A cut is a local maximum of the response that exceeds the response's mean plus standard deviation. A
-    signal that is too short for a transform has one segment.
+    `signal` is the result of `change_of_direction`. The response of a level is the absolute inverse transform of its
+    detail coefficients. An edge is a local maximum of the response that is more than one standard deviation above its
+    mean. A signal that is too short for a transform has one segment.
 
-    Raises: ConfigError as in `wavelet_segments`.
+    Raises:
+        ConfigError: See `wavelet_segments`.
     """
     import pywt  # a slow import that searches do not need
 
@@ -120,9 +122,9 @@ def cut_levels(signal: Float64[np.ndarray, " S"], num_frames: int, wavelet: str 
 
 
 def _local_maxima(values: Float64[np.ndarray, " S"]) -> Int[np.ndarray, " P"]:
-    """Return the positions of values above both neighbours, never the first or last value.
+    """Return the positions of values above both neighbours. The first and last value are never maxima.
 
-    A run of equal values counts as one value at its middle (the left of two middle positions).
+    A run of equal values counts as one value at its middle (if there are two middles, at the left one).
     """
     first = np.flatnonzero(np.diff(values, prepend=np.nan) != 0)  # first index of each run of equal values
     last = np.append(first[1:], len(values)) - 1
@@ -132,7 +134,10 @@ def _local_maxima(values: Float64[np.ndarray, " S"]) -> Int[np.ndarray, " P"]:
 
 
 def _units(frames: Float[np.ndarray, "T D"], beyond: int = 0) -> Iterator[tuple[int, Float64[np.ndarray, "N D"]]]:
-    """Yield frames in blocks: the index of the first frame, and unit vectors including `beyond` of the next block."""
+    """Yield blocks of frames as unit vectors, each with the index of its first frame.
+
+    A block also contains the first `beyond` frames of the next block.
+    """
     for start in range(0, max(1, len(frames) - beyond), _FRAMES_AT_A_TIME):
         rows = np.asarray(frames[start : start + _FRAMES_AT_A_TIME + beyond])
         if len(rows) > beyond:
