@@ -4,10 +4,10 @@
 2. `corpora/engine.py`: the engine provides a `View`, one version of the library, with the records from `store/`.
 3. `query/answer.py`: `answer` applies the filters and encodes the query.
 4. `corpora/`: `View.corpus` holds the videos in memory: blocks from `cache/`, and newer videos from the table in
-   `store/`. `Corpus.prepare` returns a `PreparedQuery`, or a `CombinedQuery` if the query has several parts.
-5. `query/find.py`: `find` calls `PreparedQuery.rank`. Upper bounds from `pruning/` rule out most videos; exact scores
-  are computed for the rest. Then `find` calls `PreparedQuery.moments` for each ranked video and returns a `Hit` for the
-  video.
+   `store/`. `Corpus.prepare` returns a `PreparedQuery`. Several of them make a `CombinedQuery`.
+5. `query/find.py`: `find` calls `PreparedQuery.rank`. Upper bounds from `pruning/` exclude most videos, and exact
+scores
+   are computed for the rest. Then `find` calls `PreparedQuery.moments` for each ranked video to make a `Hit`.
 
 `indexing/` adds videos to the table, and `cluster/` searches and indexes on several machines.
 """

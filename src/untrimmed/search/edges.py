@@ -1,4 +1,4 @@
-"""Move the edges of moments to exact shot changes, because a library's sampled frames only give approximate times."""
+"""Move the edges of moments to exact shot changes. The sampled frames of a library only give approximate times."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _END_S = 0.05  # an edge this close to the end of the video is not moved
 
 
 class ExactEdges:
-    """Moves edges to shot changes and caches the results. Instances are thread-safe; one thread decodes at a time."""
+    """Moves edges of moments to shot changes, and caches the results.
+
+    It is thread-safe; one thread decodes at a time.
+    """
 
     def __init__(self) -> None:
         self._reader = FrameReader(limits=_LIMITS)
@@ -31,8 +34,8 @@ class ExactEdges:
     ) -> Moment:
         """Return the moment with each edge moved to a shot change within half a second, if there is one.
 
-        The edges are unchanged if the moment would become shorter than `min_s`, or if the file cannot be read.
-        `content` identifies the content of the file in the cache. The default is the path of the file.
+        The edges are unchanged if the moment would become shorter than `min_s` seconds, or if the file cannot be read.
+        `content` is the file's key in the cache; None is the path of the file.
         """
         key = path if content is None else content
         start_s, end_s = (self._edge_s(path, key, edge_s, duration_s) for edge_s in (moment.start_s, moment.end_s))
@@ -42,7 +45,7 @@ class ExactEdges:
         return replace(moment, start_s=start_s, end_s=end_s, peak_s=peak_s)
 
     def hit(self, hit: Hit, *, content: object = None, min_s: float = 0.0) -> Hit:
-        """Return the hit with the edges of all its moments moved, see `moment`."""
+        """Return the hit with the edges of all its moments moved, as in `moment`."""
 
         def exact(moments: tuple[Moment, ...]) -> tuple[Moment, ...]:
             return tuple(

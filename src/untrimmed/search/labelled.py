@@ -1,4 +1,4 @@
-"""Evaluate searches of a library on labelled sentences: do they find the right video and the right moment?"""
+"""Measure how well searches of a library find the right videos and moments for labelled sentences."""
 
 import os
 from collections import Counter
@@ -36,19 +36,19 @@ class QueryOutcome:
     """The result for one labelled sentence."""
 
     query: LabelledQuery
-    rank: int | None  # rank of the true video, counted from 1; None if it is not among the first 100
-    moment: Moment  # the best moment that the search finds in the true video
+    rank: int | None  # rank of the right video, counted from 1; None if it is not among the first 100
+    moment: Moment  # the best moment that the search finds in the right video
     warnings: tuple[str, ...] = ()  # warnings about words that the encoder does not know or did not read
 
     @property
     def iou(self) -> float:
-        """Largest IoU of `moment` with one of the true moments, in [0, 1]."""
+        """The largest IoU of `moment` with a labelled moment, in [0, 1]."""
         return float(iou(spans_of([self.moment]), spans_of(self.query.moments)).max(initial=0.0))
 
 
 @dataclass(frozen=True)
 class LibraryQuality:
-    """Metrics in percent, under the names that papers use, and the outcome of every query."""
+    """Metrics in percent, by the names that papers use, and the outcome of every query."""
 
     figures: dict[str, float]
     outcomes: tuple[QueryOutcome, ...]

@@ -55,22 +55,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RepairReport:
-    """The damaged files that were removed, and the damaged videos that were removed and must be indexed again.
+    """The result of `Library.repair`. The lists are empty if nothing was damaged."""
 
-    `commits` contains the files of the latest commits if these are damaged. The files were renamed, and the library is
-    now at the last commit that can be read.
-    """
-
-    files: tuple[Path, ...]
-    videos: tuple[VideoRecord, ...]
-    commits: tuple[Path, ...] = ()
-    texts: tuple[VideoRecord, ...] = ()  # videos whose damaged passages were removed and must be read again
+    files: tuple[Path, ...]  # damaged files that were removed
+    videos: tuple[VideoRecord, ...]  # damaged videos that were removed; they must be indexed again
+    commits: tuple[Path, ...] = ()  # renamed files of damaged commits; the library is at the last readable commit
+    texts: tuple[VideoRecord, ...] = ()  # videos whose damaged passages were removed; they must be read again
 
 
 class Library:
-    """Indexed videos in one folder. Opening is fast; models are loaded when they are first needed.
+    """A library of indexed videos. Opening it is fast; models are loaded when they are first needed.
 
-    Any number of threads and processes may search, even while another one changes the library. Each search uses one
+    Any number of threads and processes may search, even while another process changes the library. Each search uses one
     version of the library.
     """
 
@@ -83,16 +79,16 @@ class Library:
         shards: int = 1,
         replicas: int = 1,
     ):
-        """Open the library in a folder. The default is the user's library. The first `index` creates it.
+        """Open the library in a folder, by default the user's library. The first call of `index` creates it.
 
         Args:
             precision: The number format in which the encoder computes matrix products: auto, float32 or bfloat16
                 (`untrimmed.precision`).
             ray: The address of a Ray cluster on which searches run (`auto`, `HOST:PORT`; `local` starts one here). Its
                 machines must see the library at the same path. Results are the same as without a cluster.
-            shards: The number of shares into which the videos are divided. A process of the cluster searches each
-                share.
-            replicas: The number of processes for each share. If there are several, one of them may fail.
+            shards: The number of parts into which the videos are divided. Each part is searched by a process of the
+                cluster.
+            replicas: The number of processes per part. With several, one of them may fail.
 
         Raises:
             ConfigError: An option is invalid.
@@ -113,7 +109,7 @@ class Library:
             self.engine = self._cluster.engine(self.folder, shards, replicas)
 
     def close(self) -> None:
-        """Stop the decoder, and disconnect from the Ray cluster, if there are any."""
+        """Stop the decoder if it is running, and disconnect from the Ray cluster if there is one."""
         if "_exact_edges" in vars(self):
             self._exact_edges.close()
         if self._cluster is not None:
@@ -137,31 +133,31 @@ class Library:
         sources: Mapping[str, Mapping[str, Any] | None] | None = None,
         progress: ProgressCallback | None = None,
     ) -> IndexReport:
-        """Bring the library up to date with files and folders.
+        """Add videos in files and folders to the library, or update them. Return the report.
 
         Unchanged files are skipped, moved files are recognised by content, and changed files are encoded again. Each
         video is committed as soon as it is finished, so an interrupted run loses no finished video. If there is no file
         to index, no library is created.
 
         Args:
-            encoder: A short name, hub id or folder. Default: the library's; for a new library SigLIP 2 if its weights
-                can be downloaded within seconds, otherwise `builtin` (see the report's `notice`).
-            fps: Frames to index per second of video. Default: the library's; 2 for a new one.
-            keyframes_only: Decode only key frames, which is many times faster, but gives fewer frames.
-            thumbnails: Store one small picture per second of each new video, so that pictures can be shown without
-                decoding. True also adds missing thumbnails to files that are already indexed. False does not remove
-                existing ones. Default: the library's setting; True for a new one.
+            encoder: A short name, hub id or folder. Default: the library's encoder. For a new library, it is SigLIP 2
+                if its weights can be loaded or downloaded, otherwise `builtin` (see the report's `notice`).
+            fps: Frames to index per second of video. Default: the library's; 2 for a new library.
+            keyframes_only: Whether to decode only key frames, which is many times faster but gives fewer frames.
+            thumbnails: Whether to store one small picture per second of each new video, so that pictures can be shown
+                without decoding. True also adds missing thumbnails of known videos. False keeps existing thumbnails.
+                Default: the library's setting; True for a new library.
             precision: auto, float32 or bfloat16. Default: the precision of this object. A library may contain vectors
                 of both formats.
-            part: "3/16" indexes the third of 16 parts of the files into another library beside this one
-                (`LibraryPart.folder`), so that many machines can index at once. `merge` joins the parts.
+            part: "3/16" indexes only the third of 16 parts of the files, into a library of its own beside this one
+                (`LibraryPart.folder`). So many machines can index at once, and `merge` joins the parts.
             ray: The address of a Ray cluster (`auto`, `HOST:PORT`) whose workers decode and encode the videos. They
                 must see the files at the same paths.
-            pictures_fps: Treat each folder of numbered pictures (00001.jpg, 00002.jpg, ...) as a video that was sampled
-                at this many frames per second (TVR: 3). By default such folders are ignored.
-            sources: Settings of sources of passages to add or change, by the name of the source. Later runs use these
-                settings, too. The value None turns a source off, but keeps its passages. Files that are already indexed
-                are read only by new or changed sources. A new library has the source `subtitle` by default.
+            pictures_fps: The frame rate of folders of numbered pictures (00001.jpg, 00002.jpg, ...), which then count
+                as videos (TVR: 3). By default such folders are ignored.
+            sources: Sources of passages to add or change: the settings of each source, by its name, or None to turn it
+                off. They also apply to later runs. Passages of a source that is turned off are kept. Known videos are
+                only read by new or changed sources. A new library has the source `subtitle`.
 
         Raises:
             ConfigError: An option is invalid.
@@ -214,9 +210,10 @@ class Library:
         *,
         progress: Callable[[int, int], None] | None = None,
     ) -> MergeReport:
-        """Add the videos of other libraries, such as parts of this one, see `untrimmed.search.store.merge.merge`.
+        """Add the videos of other libraries, such as parts of this one. Return the report.
 
-        Nothing is encoded again. To continue an interrupted merge, repeat the call.
+        Nothing is encoded again. To continue an interrupted merge, repeat the call. See
+        `untrimmed.search.store.merge.merge`.
         """
         from untrimmed.search.store.merge import merge
 
@@ -225,10 +222,10 @@ class Library:
         return report
 
     def use(self, model: str | os.PathLike[str] | None, *, progress: Callable[[int, int], None] | None = None) -> None:
-        """Choose how to search: with a trained model, `tf_prvr`, or by frames.
+        """Search with this model from now on.
 
-        `model` is the folder of a run or of an imported model, "tf_prvr", or "frames" (the same as None). The model
-        encodes the stored frames; nothing is decoded again. Until all videos are encoded, searches use the previous
+        `model` is the folder of a run or of an imported model, "tf_prvr", or "frames" (None is the same). The model
+        encodes the stored frames; no video is decoded again. Until all videos are encoded, searches use the previous
         model. To continue after an interruption, repeat the call.
 
         Raises:
@@ -257,7 +254,7 @@ class Library:
         cache_library(self.folder)
 
     def check_model(self, model: str | os.PathLike[str]) -> None:
-        """Raise the errors of `use(model)` that can be detected before the first video is indexed.
+        """Raise those errors of `use(model)` that can be detected before the first video is indexed.
 
         Raises:
             CheckpointError: The folder has no model, or a damaged one.
@@ -282,11 +279,11 @@ class Library:
     ) -> ExportedFeatures:
         """Write a data set for training: the stored frame vectors, and word vectors of captions.
 
-        Nothing is decoded again. `untrimmed.train(..., data=name, root=out)` trains a model on it. `use`
+        No video is decoded again. `untrimmed.train(..., data=name, root=out)` trains a model on the data set, and `use`
         accepts this model.
 
         Args:
-            out: The folder in which the folder `name` of the data set is created.
+            out: The folder that contains data sets. The data set is written to OUT/NAME.
             layout: `plain` (a file per video), or `field` (BigFile and HDF5, which the released programs read). If
                 `untrimmed data prepare` wrote the captions, the layout must be `field`.
             captions: JSON lines `{"video", "caption", "start_s"?, "end_s"?, "split"?}`; a video is a path, a file name,
@@ -294,7 +291,7 @@ class Library:
             within: Export only these files, and the videos below these folders.
 
         Raises:
-            ConfigError: OUT/NAME exists, and `untrimmed data prepare` did not write it for these features.
+            ConfigError: OUT/NAME exists, and is not a data set of `untrimmed data prepare` for this encoder.
             FeatureError: A caption is invalid, or there are no videos.
             UntrimmedError: There is no library.
         """
@@ -315,9 +312,9 @@ class Library:
         )
 
     def remove(self, paths: Iterable[str | os.PathLike[str]], *, dry_run: bool = False) -> list[VideoRecord]:
-        """Remove these files and all videos below these folders from the library; return their records.
+        """Remove these files, and all videos in these folders, from the library. Return their records.
 
-        The files on the disk are not deleted. With `dry_run`, nothing is removed from the library either.
+        Files on disk are not deleted. With `dry_run`, the records are only returned.
 
         Raises:
             UnknownNameError: A path is not in the library.
@@ -342,9 +339,9 @@ class Library:
         return list(removed.values())
 
     def repair(self) -> RepairReport:
-        """Verify the whole library, remove damaged videos and files, and update the cache.
+        """Verify the whole library, remove damaged videos and files, and update the cache. Return the report.
 
-        If the last commit is damaged, the library goes back to the commit before it.
+        If the last commit is damaged, the library goes back to the last commit that can be read.
 
         Raises:
             UntrimmedError: There is no library, or its settings or its table cannot be read.
@@ -384,23 +381,23 @@ class Library:
         within: str | os.PathLike[str] | None = None,
         on_hit: Callable[[Hit], None] | None = None,
     ) -> Hits:
-        """Return the videos that match a sentence, or a `Query` of several parts, best first, with their best moments.
+        """Return the videos that match a sentence or a `Query` best, with their best moments.
 
-        The `warnings` of the result name words that the encoder does not know, and contain a warning if the sentence is
-        too long. A sentence without a known word has no hits.
+        The `warnings` of the result name words that the encoder does not know, and mention if the sentence is too long.
+        A sentence without a known word has no hits.
 
         Args:
             query: A description of a moment in plain words, or a `Query` (docs/queries.md).
             limit: Maximum number of hits.
             moments: Maximum number of moments per video, best first; or "all" for all relevant moments, in time order.
             min_moment_s: Shortest moment, in seconds.
-            edges: "exact" moves each edge of a moment to a shot change within half a second, if there is one. This
-                decodes a second of video around each edge. By default, edges are half way between sampled frames.
+            edges: "exact" moves each edge of a moment to a shot change within half a second, if there is one. For this,
+                a second of video is decoded around each edge. By default, edges are half way between sampled frames.
             min_score: Hide hits with a lower score. The scale depends on the encoder.
             min_confidence: Hide hits with a lower confidence, from 0 to 1; there may be no hits left. Only for encoders
                 with a measured confidence (docs/quality.md).
-            curve_points: Number of values of each hit's `curve`, for drawing; 0: no curves.
-            within: Search only videos below this folder, or this one file.
+            curve_points: Number of values of each hit's `curve`, for drawing. 0: no curves.
+            within: Search only videos in this folder and its subfolders, or only this file.
             on_hit: Called with each hit as soon as its moments are known, best first. Not called with
                 `group_by="moment"` or `fold`. If the library changes during the search, it may be called again for
                 some hits.
@@ -442,7 +439,7 @@ class Library:
     def rank(
         self, sentences: Sequence[str], *, limit: int = 100, within: str | os.PathLike[str] | None = None
     ) -> list[dict[Path, float]]:
-        """Return, for each sentence, the best videos and their scores, best first, without moments.
+        """Return, for each sentence, the best videos with their scores, best first. No moments are computed.
 
         With a trained model and many videos, this is faster than one search per sentence. Raises the errors of
         `search`.
@@ -461,7 +458,7 @@ class Library:
     ) -> Hits:
         """Return the videos with frames like this RGB image. Options and errors are those of `search`.
 
-        The encoder's vectors of the image and of the frames are compared, even if the library has a trained model.
+        The image is compared with frames by the encoder's vectors, even if the library has a trained model.
         """
         return self.search(Query(image=image), limit=limit, moments=moments, min_score=min_score, within=within)
 
@@ -500,7 +497,7 @@ class Library:
         return [passage for _, passage in PassageTable(self.folder).transcript(record)]
 
     def settings(self) -> Settings | None:
-        """Return the encoder, sampling and model of the library; None if nothing was ever indexed."""
+        """Return the encoder, sampling and model of the library, or None if nothing was ever indexed."""
         return VideoIndex(self.folder).settings
 
     def _answer(
@@ -533,10 +530,7 @@ class Library:
         return LockedEncoder(self._ready_encoder(view.encoder), self._encoder_lock)
 
     def _ready_encoder(self, identity: str | None) -> Encoder:
-        """Return the encoder with this identity.
-
-        The identity changes if another process indexes the library with another encoder.
-        """
+        """Return the encoder with this identity, which changes if another process replaces the library's encoder."""
         with self._encoder_lock:
             if self._encoder is None or self._encoder.identity != identity:
                 settings = VideoIndex(self.folder).settings

@@ -1,11 +1,11 @@
 """Disk cache of a library's blocks. Other processes memory-map it instead of building the blocks from the table.
 
-There are three kinds of files, which can all be built again from the table if they are missing or damaged:
+There are three kinds of files. If they are missing or damaged, they can be built again from the table:
 
-- A block: arrays of several videos. A video in the block is valid as long as the stamp in the block matches the video's
-  record.
-- The codes of a block: its vectors, projected on axes and quantized. The file name contains a digest of the block and a
-  digest of the axes.
+- A block contains arrays of several videos. A video in it is valid as long as its stamp in the block matches its
+record.
+- The codes of a block are its vectors, projected on axes and quantized. The name of the file contains a digest of the
+  block and a digest of the axes.
 - The axes, which all codes share.
 """
 
@@ -27,7 +27,7 @@ FOLDER = "cache"
 _BLOCK = ".block"
 _CODES = ".codes"
 _AXES = ".axes"
-_STAMPS = "contents"  # name of the array with each video's content stamp
+_STAMPS = "contents"  # name of the array with the content stamps of the videos
 
 
 Arrays = Mapping[str, np.ndarray]
@@ -35,7 +35,7 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class CodeFiles:
-    """The paths of two files of a block: its codes and its axes. A path is None if the file does not exist."""
+    """The paths of a block's codes and of their axes. A path is None if the file does not exist."""
 
     axes: Path | None = None
     codes: Path | None = None
@@ -57,7 +57,7 @@ class BlockCache:
         self._block_format = block_format
 
     def read(self, records: Records, damaged: Iterable[Path] = ()) -> Iterator[CachedBlock]:
-        """Yield blocks that contain valid videos, largest first. Each video is valid in at most one of these blocks.
+        """Yield the blocks with valid videos, largest first. Each video is valid in at most one of them.
 
         Files in `damaged` and other damaged files are skipped.
         """
@@ -79,10 +79,9 @@ class BlockCache:
                 yield CachedBlock(arrays, present, CodeFiles(axes, codes_path if codes_path in codes else None))
 
     def write(self, blocks: Iterable[Arrays], records: Records) -> bool:
-        """Write new blocks, and return whether this succeeded.
+        """Write blocks, and return whether this succeeded. The files of all other blocks and their codes are removed.
 
-        The files of all other blocks are removed, with their codes. Writing fails if another process is writing, the
-        disk is full, or the folder is read-only.
+        Writing fails if another process is writing, the disk is full, or the folder is read-only.
         """
 
         def write() -> None:
@@ -96,9 +95,9 @@ class BlockCache:
         return self._run_locked(write)
 
     def write_codes(self, missing: Iterable[tuple[Block, Arrays, Arrays]]) -> None:
-        """Write the codes of blocks and the axes that they use, and remove codes for other axes.
+        """Write the codes of blocks and their axes, and remove codes for other axes.
 
-        If another process is writing, the disk is full, or the folder is read-only, nothing is written.
+        Nothing is written if another process is writing, the disk is full, or the folder is read-only.
         """
 
         def write() -> None:
@@ -111,7 +110,7 @@ class BlockCache:
         self._run_locked(write)
 
     def paths(self, suffix: str = _BLOCK) -> set[Path]:
-        """Return the cache files with this suffix, by default the files of blocks."""
+        """Return the cache files with this suffix. The default suffix is that of blocks."""
         return set(self.folder.glob(f"[!.]*{suffix}"))
 
     def _run_locked(self, write: Callable[[], None]) -> bool:
@@ -153,7 +152,7 @@ class BlockCache:
         return path
 
     def _stamp(self, record: VideoRecord) -> str:
-        """Return the content stamp: a digest that changes with the video's vectors and with the format of blocks."""
+        """Return the content stamp of a video: a digest that changes with its vectors and with the format of blocks."""
         return hashlib.blake2b((content_stamp(record) + self._block_format).encode(), digest_size=8).hexdigest()
 
 
@@ -169,6 +168,6 @@ def _remove(paths: Iterable[Path]) -> None:
 
 
 def valid_ids(blocks: Iterable[CachedBlock]) -> Iterator[str]:
-    """Return the ids of the valid videos of these blocks."""
+    """Yield the ids of the valid videos in these blocks."""
     for block, present, _ in blocks:
         yield from block["ids"][present].tolist()

@@ -1,9 +1,9 @@
-"""Blocks: arrays of some videos each. They never change, so successive versions of a corpus share them.
+"""Blocks of videos. A block contains the arrays of some videos and never changes.
 
 An update creates a new corpus, which shares unchanged blocks with the previous corpus. Running searches still use the
-previous corpus. A removed video leaves a hole in its block. When more than a quarter of a block is holes, its videos
-are copied to a new block. Blocks of similar size are joined, so there are few blocks. A video in a block of n videos
-has been copied O(log n) times. A *row* is the index of a video in its block.
+previous corpus. A removed video leaves a hole in its block. When holes make up more than a quarter of a block, the
+remaining videos are copied to a new block. Blocks of similar size are joined, so there are few blocks, and a video in a
+block of n videos has been copied O(log n) times. A *row* is the index of a video in its block.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAX_HOLES = 0.25
 
 
 class Block:
-    """Arrays of some videos, in memory or memory-mapped; the array `ids` has their ids."""
+    """Arrays of some videos, in memory or memory-mapped. The array `ids` contains the ids of the videos."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray]):
         self.arrays = arrays
@@ -29,7 +29,7 @@ class Block:
 
     @property
     def sizes(self) -> Int[np.ndarray, " V"]:
-        """Size of each video: 1, unless a subclass counts vectors."""
+        """The size of each video: 1, or the number of its vectors in some subclasses."""
         return np.ones(len(self.ids), dtype=np.int64)
 
 
@@ -48,7 +48,7 @@ class Selection(Generic[B]):
 
     @classmethod
     def of(cls, groups: Iterable[tuple[B, Rows]]) -> Selection[B]:
-        """Select rows of several blocks."""
+        """Return the selection of these rows of several blocks."""
         blocks, rows = zip(*groups, strict=True)
         return cls(blocks, np.repeat(np.arange(len(rows)), [*map(len, rows)]), np.concatenate(rows))
 
@@ -62,12 +62,12 @@ class Selection(Generic[B]):
         return len(self.row_index)
 
     def __iter__(self) -> Iterator[tuple[B, Rows]]:
-        """Yield the block and the rows of each run of consecutive videos of one block."""
+        """Yield the block and the rows of each run of consecutive videos from the same block."""
         for block, start, stop in self.runs():
             yield self.blocks[block], self.row_index[start:stop]
 
     def runs(self) -> Iterator[tuple[int, int, int]]:
-        """Yield (index of the block, start, stop) for each run of consecutive videos of one block."""
+        """Yield (index of the block, start, stop) for each run of consecutive videos from the same block."""
         cuts = (np.flatnonzero(self.block_index[1:] != self.block_index[:-1]) + 1).tolist()
         for start, stop in itertools.pairwise([0, *cuts, len(self)]):
             if start < stop:
@@ -75,7 +75,7 @@ class Selection(Generic[B]):
 
     @property
     def ids(self) -> list[str]:
-        """Ids of the videos."""
+        """The ids of the selected videos."""
         positions = zip(self.block_index.tolist(), self.row_index.tolist(), strict=True)
         return [self.blocks[block].ids[row] for block, row in positions]
 
@@ -86,7 +86,7 @@ class Selection(Generic[B]):
 
 @dataclass(frozen=True)
 class PartialBlock(Generic[B]):
-    """A block, and a mask of the videos that the corpus still contains. The other videos of the block are holes."""
+    """A block, and a mask of the videos that the corpus still contains. The other videos are holes."""
 
     block: B
     present: Bool[np.ndarray, " V"]
@@ -98,7 +98,7 @@ class PartialBlock(Generic[B]):
 
     @property
     def size(self) -> int:
-        """Total size of the videos that are present."""
+        """The total size of the videos that are present."""
         return int(self.block.sizes[self.present].sum())
 
 
@@ -121,12 +121,12 @@ class Blocks(Generic[B]):
         return len(self._positions)
 
     def find(self, video_id: str) -> tuple[B, int]:
-        """Return the block of a video, and the video's row in the block; KeyError for an unknown id."""
+        """Return the block of a video and its row in the block. Raises KeyError if the id is unknown."""
         number, row = self._positions[video_id]
         return self.parts[number].block, row
 
     def select(self, video_ids: Collection[str] | None) -> Selection[B]:
-        """Select all videos, or those with these ids, ordered by block; unknown ids are ignored."""
+        """Return all videos, or those with these ids, in the order of the blocks. Unknown ids are ignored."""
         if video_ids is None:
             return self._all_videos
         return self._selection(sorted(filter(None, map(self._positions.get, video_ids))))
@@ -156,7 +156,7 @@ class Blocks(Generic[B]):
         return Blocks(self._join, self._max_size, parts)
 
     def map_blocks(self, change: Callable[[B], B]) -> Blocks[B]:
-        """Return `change(block)` for each block. The result must have the same videos as the block."""
+        """Return these blocks, with each replaced by `change(block)`, which must have the same videos."""
         return self.of([PartialBlock(change(part.block), part.present) for part in self.parts])
 
     @cached_property

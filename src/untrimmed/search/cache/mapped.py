@@ -1,7 +1,7 @@
 """Arrays in one memory-mapped file, with checksums that are verified on first access.
 
-The header lists the arrays and the checksum of each 64 kB page of each array. It begins with a checksum of the header.
-Pages are read only when they are needed, and a changed byte is detected before it is used.
+The header lists the arrays, and a checksum for each 64 kB page of each array. It begins with its own checksum. Pages
+are read only when they are needed, and a changed byte is detected before it is used.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _DIGEST = 32  # number of characters of the header's checksum
 _LENGTH = 12  # number of characters of the header's length
 _PREFIX = _DIGEST + _LENGTH
 
-Columns = Int[np.ndarray, " K"]  # an index along the second axis for each row
+Columns = Int[np.ndarray, " K"]  # for each row, an index along the second axis
 
 
 class DamagedError(UntrimmedError):
-    """A file is damaged or missing, so its content must be built again from the table."""
+    """Raised if a file is damaged or missing, so that its content must be built again from the table."""
 
     def __init__(self, path: Path, problem: str):
         super().__init__(f"{path}: {problem}; repair it with: untrimmed doctor --repair")
@@ -40,7 +40,7 @@ class DamagedError(UntrimmedError):
         self._problem = problem
 
     def __reduce__(self) -> tuple[type[DamagedError], tuple[Path, str]]:
-        """Make the error picklable, because shards in other processes raise it."""
+        """Return how to pickle the error, because shards in other processes raise it."""
         return type(self), (self.path, self._problem)
 
 
@@ -88,10 +88,11 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 class MappedArrays(Mapping[str, np.ndarray]):
-    """The arrays of a file that `write_arrays` wrote, by name; each is verified before it is returned.
+    """The arrays in a file of `write_arrays` by name. An array is verified before it is returned.
 
-    `row_range` and `scattered_rows` only verify the pages that contain the rows. All methods raise DamagedError for a
-    wrong checksum and KeyError for an unknown name. Instances are thread-safe, and stay valid if the file is removed.
+    `row_range` and `scattered_rows` verify only the pages that contain the rows. All methods raise DamagedError if a
+    checksum is wrong, and KeyError if a name is unknown. Instances are thread-safe, and stay valid if the file is
+    removed.
     """
 
     def __init__(self, path: Path):
@@ -133,7 +134,7 @@ class MappedArrays(Mapping[str, np.ndarray]):
         return self.row_range(name, 0, len(self._arrays[name]) if self._arrays[name].ndim else 1)
 
     def row_range(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Return rows `start` to `stop` of an array, or a whole scalar, after verifying them."""
+        """Return rows `start` to `stop` of an array (or a whole scalar) after verifying them."""
         array = self._arrays[name]
         self._verify(name, self._pages(name, start, stop))
         return array[start:stop] if array.ndim else array
@@ -158,7 +159,7 @@ class MappedArrays(Mapping[str, np.ndarray]):
                 self._map.madvise(mmap.MADV_WILLNEED, start, begin + last - start)
 
     def scattered_rows(self, name: str, rows: Int[np.ndarray, " K"], columns: Columns | None = None) -> np.ndarray:
-        """Return copies of any rows, or of one column of each row, after verifying them."""
+        """Return copies of these rows, or of one column of each row, after verifying them."""
         distinct = np.unique(rows).tolist()
         if 4 * len(distinct) > len(self._arrays[name]):
             return _indexed(self[name], rows, columns)
@@ -188,9 +189,10 @@ class MappedArrays(Mapping[str, np.ndarray]):
 
 
 def row_range(arrays: Mapping[str, np.ndarray], name: str, start: int, stop: int) -> np.ndarray:
-    """Return rows `start` to `stop` of an array. Rows from a file are verified.
+    """Return rows `start` to `stop` of an array. If the array is in a file, they are verified.
 
-    Raises: DamagedError if the verification fails.
+    Raises:
+        DamagedError: A checksum is wrong.
     """
     return arrays.row_range(name, start, stop) if isinstance(arrays, MappedArrays) else arrays[name][start:stop]
 
@@ -198,9 +200,10 @@ def row_range(arrays: Mapping[str, np.ndarray], name: str, start: int, stop: int
 def scattered_rows(
     arrays: Mapping[str, np.ndarray], name: str, rows: Int[np.ndarray, " K"], columns: Columns | None = None
 ) -> np.ndarray:
-    """Return copies of any rows, or of one column of each row. Rows from a file are verified.
+    """Return copies of these rows, or of one column of each row. If the array is in a file, they are verified.
 
-    Raises: DamagedError if the verification fails.
+    Raises:
+        DamagedError: A checksum is wrong.
     """
     if isinstance(arrays, MappedArrays):
         return arrays.scattered_rows(name, rows, columns)

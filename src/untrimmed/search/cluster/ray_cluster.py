@@ -21,9 +21,9 @@ from untrimmed.search.store.bucket import address_of
 from untrimmed.search.store.records import Settings
 
 _CONNECT_S = 5.0
-_ANSWER_S = 10.0  # how long a search waits for an answer of a shard, including restarts
-_LOAD_S = 3600.0  # how long a search waits until a shard has read its videos
-_RETRIES = 3  # retries for a video if its worker dies
+_ANSWER_S = 10.0  # a search waits at most this long for the answer of a shard, including restarts
+_LOAD_S = 3600.0  # a search waits at most this long until a shard has read its videos
+_RETRIES = 3  # number of retries for a video if its worker dies
 _TASKS_PER_CORE = 2  # queued tasks per core, so that no worker is idle
 
 
@@ -42,7 +42,7 @@ class RayCluster:
             return
         try:
             host, _, port = address.rpartition("://")[2].rpartition(":")
-            if host and port.isdecimal():  # without a cluster, Ray would end this process after minutes
+            if host and port.isdecimal():  # if no cluster answered, Ray would end this process after some minutes
                 socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, ValueError, RuntimeError) as error:
@@ -54,7 +54,8 @@ class RayCluster:
     def engine(self, folder: Path, shards: int, replicas: int) -> ShardedEngine:
         """Return an engine that searches a library in shards.
 
-        Raises: ConfigError if a number is below 1 or the cluster has too few cores.
+        Raises:
+            ConfigError: A number is below 1, or the cluster has too few cores.
         """
         if shards < 1 or replicas < 1:
             raise ConfigError(f"shards is {shards} and replicas {replicas}; both must be at least 1")
@@ -69,15 +70,13 @@ class RayCluster:
     def workers(self, load: Callable[[str], LoadedEncoder], device: str, settings: Settings) -> Workers:
         """Return a function that encodes files on the cluster, for a library with these settings.
 
-        Each file is one Ray task, and only vectors are sent back. If the worker dies, the task is tried again.
-
-        Args:
-            load: Loads an encoder by its name. It is sent to the workers, which must see the files at the same paths.
+        The workers must see the files at the same paths. Each file is one Ray task, which returns only vectors. If a
+        worker dies, its task is repeated. `load` loads an encoder by its name; it is sent to the workers.
         """
         return partial(self._encode, FileEncoder(load, settings), int(device.startswith("cuda")))
 
     def close(self) -> None:
-        """Disconnect from the cluster, which ends the actors that this process started."""
+        """Disconnect from the cluster. The actors that this process started end."""
         self._ray.shutdown()
 
     def _encode(
@@ -128,7 +127,7 @@ class RayShards:
         self._answer_s = _ANSWER_S
         start = ray.remote(Shard).options(
             max_restarts=-1,
-            max_concurrency=4,  # so that searches continue while another version is read
+            max_concurrency=4,  # searches continue while a new version is read
             num_cpus=1,
             scheduling_strategy="SPREAD",
         )
@@ -137,10 +136,11 @@ class RayShards:
         self._turn = itertools.count()
 
     def call(self, method: str, calls: Mapping[int, tuple[Any, ...]], *, wait_for_load: bool = False) -> dict[int, Any]:
-        """Call a method of several shards with separate arguments; return the results that arrive in time.
+        """Call a method of several shards, and return the results that arrive in time, by shard number.
 
-        If an actor dies, the call is repeated with the next replica until the time limit. With `wait_for_load`, all
-        replicas of a shard are called, so that each replica reads its videos. Replicas that die are called again.
+        `calls` contains the arguments for each shard. If an actor dies, the next replica is called, until the time
+        limit. With `wait_for_load`, all replicas of a shard are called, so that each replica reads its videos, and
+        replicas that die are called again.
         """
         first = next(self._turn)
         deadline = time.monotonic() + (_LOAD_S if wait_for_load else self._answer_s)
@@ -157,7 +157,7 @@ class RayShards:
                     raise _cause(error) from error
                 except self._ray.exceptions.RayActorError:
                     if wait_for_load and number in answers:
-                        continue  # another replica has answered; this one loads at its next call
+                        continue  # another replica has answered; this one reads its videos at its next call
                     if wait_for_load or replicas == 1 or (turn - first) % replicas:
                         time.sleep(0.05)  # give the actor time to restart
                     turn = turn if wait_for_load else turn + 1

@@ -1,9 +1,9 @@
-"""Search a library in several shards. A shard is a process that holds a share of the videos.
+"""Search a library in several shards. A shard is a process that holds a part of the videos.
 
-`ShardedEngine` replaces `Engine`: its corpus sends each query to all shards and combines their results. A search in
-shards has the same result as a search in one process. A shard reads its videos from the cached blocks or from the
-table, at the version of the search, so it can be restarted at any time. A `Shards` object, such as `RayShards`, sends
-the calls to the shards.
+`ShardedEngine` replaces `Engine`: its corpus sends each query to all shards and combines their results. The result is
+the same as that of a search in one process. Each call names the version of the library, which the shard reads from the
+cached blocks or from the table, so a shard can be restarted at any time. A `Shards` object, such as `RayShards`, sends
+calls to the shards.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from untrimmed.search.store.records import Records, library_folder
 from untrimmed.search.store.table import VideoIndex
 from untrimmed.types import Moment, TextFeatures
 
-_VERSIONS = 2  # versions in memory: running searches may use the previous one
+_VERSIONS = 2  # number of versions in memory, because running searches may use the previous one
 
 
 def shard_of(video_id: str, shards: int) -> int:
-    """Return the number of the shard that has a video."""
+    """Return the number of the shard that holds a video."""
     return zlib.crc32(video_id.encode()) % shards
 
 
 @dataclass(frozen=True)
 class Version:
-    """One version of a library, and the model that searches it. All shards answer a query for the same version."""
+    """One version of a library, and the model that searches it. All shards use the same version for a query."""
 
     number: int  # version number of the table
     commit: tuple[Any, ...]  # the commit's identity: numbers repeat if a library is deleted and indexed again
@@ -47,7 +47,7 @@ class Version:
     model: ModelReference
 
 
-Call = Callable[[PreparedQuery], Any]  # a `methodcaller`, which can be sent to other processes
+Call = Callable[[PreparedQuery], Any]  # a `methodcaller`, because it can be sent to other processes
 Summaries = Mapping[int, Any]  # results of `Shard.load`, by number of the shard
 
 
@@ -66,7 +66,7 @@ class _LoadedShard:
 
 
 class Shard:
-    """The videos of one shard in memory. Each call names a version. Any number of threads may call the methods."""
+    """The videos of one shard in memory. Each call names a version of the library. It is thread-safe."""
 
     def __init__(self, library: Path | str, number: int, shards: int):
         """Create shard `number` of `shards`. `library` is a folder, or an address on object storage."""
@@ -74,13 +74,13 @@ class Shard:
         self._number = number
         self._shards = shards
         self._lock = threading.Lock()
-        self._loaded: dict[Version, _LoadedShard] = {}  # what was loaded, by version, the newest first
+        self._loaded: dict[Version, _LoadedShard] = {}  # newest version first
         self._damaged: set[Path] = set()  # cached files that are not read again
 
     def load(self, version: Version) -> Any:
-        """Load a version, reading only what has changed.
+        """Load a version, and return its `LocalCorpus.shard_summary`, which the other shards need.
 
-        Return the `LocalCorpus.shard_summary`, which the other shards need.
+        Only changes since the previous version are read.
         """
         return retry_if_damaged(lambda: self._load(version).corpus.shard_summary(), self._discard)
 
@@ -101,7 +101,7 @@ class Shard:
                 self._loaded = {}
 
     def _load(self, version: Version) -> _LoadedShard:
-        # without the lock, which another thread may hold while it loads another version
+        # without the lock, which another thread may hold for a long time while it loads another version
         if (loaded := self._loaded.get(version)) is not None:
             return loaded
         with self._lock:
@@ -130,15 +130,16 @@ class Shards(Protocol):
     number: int  # number of shards
 
     def call(self, method: str, calls: Mapping[int, tuple[Any, ...]], *, wait_for_load: bool = False) -> dict[int, Any]:
-        """Call a method of several shards with separate arguments; return the results that arrive in time.
+        """Call a method of several shards, and return the results that arrive in time, by shard number.
 
-        With `wait_for_load`, call all replicas of each shard, and wait until they have read their videos.
+        `calls` contains the arguments for each shard. With `wait_for_load`, call all replicas of each shard, and wait
+        until they have read their videos.
         """
         ...
 
 
 class ShardedEngine(Engine):
-    """An engine whose corpora are in shards. Only the records are in this process."""
+    """An engine whose corpora are in shards. This process holds only the records."""
 
     def __init__(self, folder: Path, shards: Shards):
         super().__init__(folder)
@@ -146,7 +147,7 @@ class ShardedEngine(Engine):
         self._summaries: dict[tuple[Version, int], Any] = {}
 
     def load(self, view: View, model: ModelReference) -> ShardedCorpus:
-        """Load a version in all shards and return its corpus; UntrimmedError if no shard answers."""
+        """Load a version in all shards and return its corpus. Raises UntrimmedError if no shard answers."""
         version = Version(view.index.version(), tuple(view.commit or ()), view.encoder, model)
         with self._lock:
             self._summaries = {key: summary for key, summary in self._summaries.items() if key[0] == version}
@@ -176,26 +177,26 @@ class ShardedCorpus(Corpus):
 
 
 class ShardedQuery(PreparedQuery):
-    """A query that all shards of a version answer."""
+    """A query that is answered by all shards of a `ShardedCorpus`."""
 
     def __init__(self, corpus: ShardedCorpus, query: TextFeatures):
         self._corpus = corpus
         self._query = query
         self._ranked: list[str] = []
-        # {arguments of `moments`: {video id: moments}}
+        # arguments of `moments` -> video id -> moments
         self._moments: dict[tuple[Any, ...], dict[str, list[Moment]]] = {}
         self._missing: set[int] = set()
         self._alive: set[int] = set()  # shards that answered their last call
 
     @property
     def missing(self) -> str:
-        """A warning if a shard did not answer; empty otherwise."""
+        """A warning if a shard did not answer, otherwise an empty text."""
         if not self._missing:
             return ""
         return f"partial: {len(self._missing)} of {self._corpus.shards.number} shards of the library did not answer"
 
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
-        """Rank the videos of all shards. Raises: UntrimmedError if no shard answers."""
+        """Return the best videos of all shards, see `PreparedQuery.rank`. Raises UntrimmedError if no shard answers."""
         shards = range(self._corpus.shards.number)
         groups = dict.fromkeys(shards) if among is None else self._by_shard(among)
         answers = self._tracked_call({n: [methodcaller("rank", limit=limit, among=ids)] for n, ids in groups.items()})
@@ -205,9 +206,9 @@ class ShardedQuery(PreparedQuery):
         return best
 
     def moments(self, video_id: str, *, limit: int | None, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
-        """Return spans of one video, best first; none if the video's shard does not answer.
+        """Return spans of one video, best first, or no spans if its shard does not answer.
 
-        The first call requests the moments of all ranked videos at once.
+        The first call requests the moments of all ranked videos.
         """
         options = {"limit": limit, "min_s": min_s, "nested": nested}
         spans = self._moments.setdefault(tuple(options.values()), {})
@@ -242,7 +243,7 @@ class ShardedQuery(PreparedQuery):
         return answers[number][0]
 
     def word_weights(self) -> Float[np.ndarray, " N"] | None:
-        """Return the weights of the encoded words, or None if the model has none or no shard answers."""
+        """Return the weights of the encoded words, or None if the model has no weights or no shard answers."""
         return self._weights_and_uncertainty[0]
 
     def uncertainty(self) -> Uncertainty | None:
@@ -263,7 +264,7 @@ class ShardedQuery(PreparedQuery):
         return groups
 
     def _call(self, calls: Mapping[int, Sequence[Call]]) -> dict[int, list[Any]]:
-        """Call methods of the query in shards. Return the results of the shards that answer, by shard number."""
+        """Call methods of the query in shards, and return the results of the shards that answer, by shard number."""
         corpus = self._corpus
         arguments: dict[int, tuple[Any, ...]] = {}
         for number, methods in calls.items():

@@ -1,8 +1,7 @@
 """Training-free corpora: a video's score is the score of its best vector, and its moments are the clearest matches.
 
-Spans are ranked by how far their mean relevance is above a baseline (`untrimmed.moments.clearest`). The baseline is
-between the mean relevance of the video and that of the library. So if a whole video matches, the whole video is
-returned.
+Spans are ranked by how far their mean relevance is above a background value (`untrimmed.moments.clearest`), a mean of
+the relevance of the video and that of the library. So if a whole video matches, the whole video is returned.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ VECTORS = "vectors"
 TIMES = "times_s"
 EDGES = "edges"
 BRANCH = "rows"
-_ENDS = " ends"  # suffix of an array's name, see `VectorBlock`
+_ENDS = " ends"  # suffix of the names of some arrays, see `VectorBlock`
 _VECTORS_OF_BLOCK = 2**16  # about 10 h of frames: large enough for several threads, small enough to copy
 
 
@@ -59,24 +58,24 @@ class VectorVideo:
 
     @property
     def frames_per_row(self) -> Int[np.ndarray, " M"]:
-        """Number of frames that each vector represents: 1, unless each vector represents a moment (see `EDGES`)."""
+        """The number of frames that each vector represents: 1 for a frame, more for a moment (see `EDGES`)."""
         edges = self.arrays.get(EDGES)
         return np.ones(len(self.vectors), dtype=np.int64) if edges is None else np.diff(edges)
 
     @property
     def total(self) -> Float64[np.ndarray, " D"]:
-        """Sum of the vectors of all frames.
+        """The sum of the vectors of all frames.
 
-        It is computed in float64, so that sums of float16 values are exact and do not depend on the order.
+        In float64, sums of float16 values are exact, so they do not depend on the order of the videos.
         """
         vectors = self.vectors[:, : self.dim].astype(np.float64)
         return self.frames_per_row.astype(np.float64) @ vectors
 
 
 class VectorBlock(Block):
-    """Arrays of several videos, concatenated.
+    """The concatenated arrays of several videos.
 
-    For each array NAME, the array `NAME ends` contains, for each video, the index at which its entries end.
+    For each array NAME, the array `NAME ends` contains the index at which the entries of each video end.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray]):
@@ -84,7 +83,7 @@ class VectorBlock(Block):
         super().__init__(arrays)
         names = [name.removesuffix(_ENDS) for name in arrays if name.endswith(_ENDS)]
         self._bounds = {name: np.concatenate([[0], arrays[name + _ENDS]]) for name in names}
-        # candidate spans of each video, by row; see `BestVectorCorpus.spans_of`
+        # row of a video -> its candidate spans; see `BestVectorCorpus.spans_of`
         self.spans: dict[int, Int[np.ndarray, "N 2"]] = {}
 
     @classmethod
@@ -139,7 +138,7 @@ class VectorBlock(Block):
         return sum((self.video(row).total for row in rows.tolist()), np.zeros(self.dim))
 
     def rough_scores(self, query: Float16[np.ndarray, "1 E"]) -> Float64[np.ndarray, " V"]:
-        """Return, for each video, the largest product of the sentence with one of the video's vectors, in float16."""
+        """Return the largest product, in float16, of the sentence with a vector of each video."""
         return np.maximum.reduceat(products(self.arrays[VECTORS], query)[:, 0], self._bounds[VECTORS][:-1])
 
 
@@ -166,7 +165,7 @@ class BestVectorCorpus(LocalCorpus[VectorBlock]):
 
     @abstractmethod
     def spans(self, video: VectorVideo) -> Int[np.ndarray, "N 2"]:
-        """Return, for each candidate span, the index of its first frame and of the frame after its last."""
+        """Return the candidate spans of a video: the index of the first frame, and of the frame after the last."""
 
     def new_blocks(self, added: Iterable[StoredVideo]) -> Iterator[VectorBlock]:
         """Yield blocks of stored videos. Only one block is in memory at a time."""
@@ -180,7 +179,7 @@ class BestVectorCorpus(LocalCorpus[VectorBlock]):
     def sketch(
         self, block: VectorBlock, rows: Int[np.ndarray, " K"]
     ) -> dict[str, tuple[Float32[np.ndarray, "R D"], Int[np.ndarray, " K"]]]:
-        """Return the vectors of the videos in these rows, and the number of vectors of each video."""
+        """Return the vectors of these videos, and the number of vectors of each video. See `LocalCorpus.sketch`."""
         vectors = np.concatenate([block.video(row).vectors[:, : block.dim] for row in rows.tolist()])
         return {BRANCH: (vectors.astype(np.float32), block.sizes[rows])}
 
@@ -189,7 +188,7 @@ class BestVectorCorpus(LocalCorpus[VectorBlock]):
         return BestVectorQuery(self, query.sentence)
 
     def video(self, video_id: str) -> VectorVideo:
-        """Return a video; KeyError for an unknown id."""
+        """Return the video with this id. Raises KeyError if the id is unknown."""
         block, row = self.blocks.find(video_id)
         return block.video(row)
 
@@ -209,7 +208,7 @@ class BestVectorCorpus(LocalCorpus[VectorBlock]):
         return self._total
 
     def as_shard(self: C, other_summaries: Sequence[Totals]) -> C:
-        """Return the corpus with a baseline that includes the frames of other shards."""
+        """Return the corpus with a background value that includes the frames of other shards."""
         corpus = copy.copy(self)
         corpus.__dict__.pop("_total", None)
         corpus._other_totals = tuple(other_summaries)
@@ -244,7 +243,7 @@ class BestVectorQuery(LocalQuery[VectorBlock]):
         return {BRANCH: self._sentence.astype(np.float32)[None]}
 
     def rough(self, videos: Selection[VectorBlock]) -> Float[np.ndarray, " N"]:
-        """Return approximate scores (float16 products), or exact scores for blocks with few selected videos."""
+        """Return approximate scores (float16 products). In blocks with few selected videos, scores are exact."""
         scores = [np.empty(0)]
         for block, rows in videos:
             if 4 * len(rows) > len(block.ids):
@@ -267,7 +266,7 @@ class BestVectorQuery(LocalQuery[VectorBlock]):
         return scores
 
     def moments(self, video_id: str, *, limit: int | None, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
-        """Return spans of one video with their mean relevance; the span that matches most clearly is first."""
+        """Return spans of one video with their mean relevance, the clearest match first."""
         video = self.corpus.video(video_id)
         return clearest_moments(
             self._frame_relevance(video),

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Uncertainty(NamedTuple):
-    """The standard deviation that a model predicts for a sentence, and the largest usual value."""
+    """The standard deviation that a model predicts for a sentence, and the largest usual deviation."""
 
     deviation: float
     usual: float  # nine of ten validation captions have at most this deviation
@@ -46,18 +46,21 @@ class PreparedQuery(ABC):
 
     @abstractmethod
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
-        """Return the `limit` best videos, best first, and all further videos that tie with the last.
+        """Return the `limit` best videos, best first, and all further videos with the score of the last.
 
-        Ties are in any order. `among` limits the ranking to these ids; unknown ids are ignored.
+        Videos with the same score are in any order. If `among` is given, only videos with these ids are ranked; unknown
+        ids are ignored.
         """
 
     @abstractmethod
     def moments(self, video_id: str, *, limit: int | None, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
-        """Return at least one span of one video in seconds, best first, each with its most relevant time (peak).
+        """Return spans of one video in seconds, best first, at least one. Each has its most relevant time (peak).
 
-        Without a limit, all relevant spans are returned. Spans shorter than `min_s` are left out or widened. Only the
-        best span can be shorter than `min_s`, if the whole video is shorter. Spans do not overlap, with one exception:
-        with `nested`, a long span can be followed by a much shorter one around its peak.
+        Args:
+            limit: Maximum number of spans. None returns all relevant spans.
+            min_s: Shorter spans are left out or widened. If the whole video is shorter, so is the best span.
+            nested: Whether a long span may be followed by a much shorter one around its peak. Otherwise spans never
+                overlap.
         """
 
     @abstractmethod
@@ -65,32 +68,32 @@ class PreparedQuery(ABC):
         """Return times of one video in seconds, and the relevance at each time."""
 
     def shot_starts_s(self, video_id: str) -> Float[np.ndarray, " S"] | None:
-        """Return the times at which a video's shots begin, the first at 0; None if the model does not detect shots."""
+        """Return the start times of a video's shots (the first is 0), or None if the model does not detect shots."""
         return None
 
     def word_weights(self) -> Float[np.ndarray, " N"] | None:
-        """Return the weights of the first N encoded words; None if the model does not weight words."""
+        """Return the weights of the first N encoded words, or None if the model does not weight words."""
         return None
 
     def uncertainty(self) -> Uncertainty | None:
-        """Return the predicted ambiguity of the sentence; None if the model does not predict it."""
+        """Return the predicted ambiguity of the sentence, or None if the model does not predict it."""
         return None
 
     @property
     def missing(self) -> str:
-        """A warning if a shard did not answer, so that its videos are missing in the results; otherwise empty."""
+        """A warning if videos are missing because a shard did not answer, otherwise an empty text."""
         return ""
 
 
 class Corpus(ABC):
-    """Videos, encoded by one model. A corpus never changes, so any number of threads may use it."""
+    """The videos of a library, encoded by one model. A corpus never changes, so any number of threads may use it."""
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @abstractmethod
     def prepare(self, query: TextFeatures) -> PreparedQuery:
-        """Encode a query with the corpus's model."""
+        """Return a query, encoded by the corpus's model."""
 
     def rank_all(
         self, queries: Sequence[TextFeatures], *, limit: int, among: Collection[str] | None = None
@@ -107,11 +110,11 @@ class SearchModel(Protocol):
 
     @property
     def identity(self) -> str:
-        """Name of the exact model and weights. Encodings of different models are not comparable."""
+        """A text that identifies the model and its weights. Encodings with different identities are not comparable."""
 
     @property
     def folder(self) -> Path | None:
-        """The folder of the model's weights; None for a training-free model."""
+        """The folder of the model's weights, or None for a training-free model."""
 
     def encode_video(self, features: FrameFeatures) -> bytes:
         """Return the encoding of a video as bytes, which the table stores."""
@@ -125,14 +128,14 @@ C = TypeVar("C", bound="LocalCorpus[Any]")
 
 
 class LocalCorpus(Corpus, Generic[B]):
-    """A corpus in this process. Videos are in blocks of plain arrays, with quantized codes if there are many.
+    """A corpus in this process. Videos are in blocks of plain arrays. If there are many, blocks get quantized codes.
 
-    A subclass builds blocks from stored videos, and returns the vectors that are compared with a query's vectors.
+    A subclass defines how blocks are built from stored videos, and which vectors are compared with a query's vectors.
     """
 
     # The following sizes count vectors or videos, as `Block.sizes` does.
-    min_size_for_codes: ClassVar[int]  # searches of fewer vectors or videos never use codes
-    # searches of fewer vectors or videos use codes only after a few earlier searches
+    min_size_for_codes: ClassVar[int]  # a search of a smaller size never uses codes
+    # a search of a smaller size uses codes only after a few earlier searches
     min_size_for_codes_at_once: ClassVar[int]
     coding_batch_size: ClassVar[int]  # size of the batches that are quantized, which limits memory
 
@@ -144,9 +147,9 @@ class LocalCorpus(Corpus, Generic[B]):
     @property
     @abstractmethod
     def block_format(self) -> str:
-        """A text that names the format of the blocks and all settings that affect their content.
+        """A text with the format of the blocks and all settings that affect their content.
 
-        The first word is the name of the folder in the cache.
+        Its first word is the name of the folder in the cache.
         """
 
     @abstractmethod
@@ -159,21 +162,21 @@ class LocalCorpus(Corpus, Generic[B]):
 
     @abstractmethod
     def sketch(self, block: B, rows: Int[np.ndarray, " K"]) -> Mapping[str, tuple[Float[np.ndarray, "R D"], Any]]:
-        """Return the vectors of the videos in these rows, and the number of vectors of each video.
+        """Return, for each branch of the model, the vectors of these videos and the number of vectors of each video.
 
-        The result contains this pair for each branch of the model. For each vector of the query, take its largest
-        product with a vector of the video: the sum of these products must be an upper bound of the video's score.
+        They must give an upper bound of a video's score: the sum, over the query's vectors, of the largest product with
+        a vector of the video.
         """
 
     def context(self, block: B) -> str:
-        """Return, as text, everything that affects the codes of a block, except the block's arrays.
+        """Return a text with everything that affects the codes of a block except its arrays.
 
-        If this text changes, the codes are built again.
+        If the text changes, the codes are built again.
         """
         return ""
 
     def shard_summary(self) -> Any:
-        """Return the data about this shard's videos that other shards need to compute scores, or None."""
+        """Return what other shards need to know about this shard's videos to compute scores, or None."""
         return None
 
     def as_shard(self: C, other_summaries: Sequence[Any]) -> C:
@@ -189,8 +192,8 @@ class LocalCorpus(Corpus, Generic[B]):
     def update(self: C, added: Iterable[StoredVideo], removed: Iterable[str] = ()) -> C:
         """Return the corpus with the added videos and without the removed ones.
 
-        An added video replaces the video with the same id. The result is equivalent to a new corpus of the same videos.
-        It shares unchanged blocks with this corpus.
+        An added video replaces the video with the same id. The result gives the same scores as a new corpus of the same
+        videos, and shares unchanged blocks with this corpus.
         """
         return self.update_blocks(self.new_blocks(added), removed)
 
@@ -201,8 +204,8 @@ class LocalCorpus(Corpus, Generic[B]):
     def from_cache(self: C, cached: Iterable[CachedBlock]) -> C:
         """Return a corpus of cached blocks.
 
-        Raises: DamagedError if a file is damaged. Searches also raise it, because files are verified when they are
-        read.
+        Raises:
+            DamagedError: A file is damaged. Searches can raise it too, because pages are verified when they are read.
         """
         parts = []
         files = []
@@ -231,7 +234,7 @@ class LocalCorpus(Corpus, Generic[B]):
         return {branch: CodedVideos.joined(videos) for branch, videos in parts.items()}
 
     def request_codes(self, num_videos: int) -> bool:
-        """Count a search of `num_videos` videos and return whether it should use codes, see `Coder.request`."""
+        """Record a search of `num_videos` videos, and return whether it should use codes. See `Coder.request`."""
         size = self._size * min(num_videos, len(self)) // max(1, len(self))
         if size < self.min_size_for_codes:
             return False
@@ -251,10 +254,10 @@ class LocalCorpus(Corpus, Generic[B]):
 class LocalQuery(PreparedQuery, Generic[B]):
     """A query for a `LocalCorpus`.
 
-    Most videos are excluded by approximate scores or upper bounds. Exact scores are computed for the rest.
+    Approximate scores or upper bounds exclude most videos. Exact scores are computed for the rest.
     """
 
-    rounding: ClassVar[float]  # largest rounding error of upper bounds, and of approximate scores up to 1
+    rounding: ClassVar[float]  # largest rounding error of upper bounds, and of approximate scores that are at most 1
 
     def __init__(self, corpus: LocalCorpus[B]):
         self.corpus = corpus
@@ -277,11 +280,14 @@ class LocalQuery(PreparedQuery, Generic[B]):
         """Return exact scores. The score of a video does not depend on the other videos."""
 
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
-        """Return the `limit` best videos, best first, and all further videos that tie with the last."""
+        """Return the `limit` best videos, best first, and all further videos with the score of the last."""
         return run_ranking(self.ranking_steps(limit=limit, among=among), self.exact)
 
     def ranking_steps(self, *, limit: int, among: Collection[str] | None = None) -> RankingSteps[B, list[RankedVideo]]:
-        """Rank videos in steps. Each step yields videos that need exact scores, so that queries can share the work."""
+        """Return a generator that ranks videos. It yields videos that need exact scores and receives these scores.
+
+        So several queries can share the computation of exact scores.
+        """
         videos = self.blocks.select(among)
         self.num_scored = 0
         can_prune = 4 * limit <= len(videos) and self.has_finite_vectors
@@ -295,12 +301,12 @@ class LocalQuery(PreparedQuery, Generic[B]):
 
     @property
     def codes(self) -> dict[str, CodedBlocks]:
-        """Codes of all blocks, by branch. They must have been built."""
+        """The codes of all blocks, by branch. They must have been built."""
         return self.corpus.coder.coded_blocks(self.blocks)
 
     @cached_property
     def probes(self) -> list[tuple[str, Probe]]:
-        """Each vector of the query with its branch, projected on the axes of the codes, which must exist."""
+        """The query's vectors, projected on the axes of the codes, each with its branch. The axes must exist."""
         return [
             (branch, coded.axes.probe(vector))
             for branch, coded in self.codes.items()

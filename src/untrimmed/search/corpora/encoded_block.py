@@ -1,4 +1,4 @@
-"""Blocks of encoded videos, which are stored in half precision and scored in single precision."""
+"""Blocks of encoded videos. They are stored in half precision and scored in single precision."""
 
 from __future__ import annotations
 
@@ -19,20 +19,17 @@ from untrimmed.search.cache.mapped import MappedArrays, scattered_rows
 
 _TENSOR = "videos."  # prefix of the names of tensors
 
-# {name of a tensor: index of the units (frames or clips) to read from each video}
+# name of a tensor -> indices of the units (frames or clips) to read from each video
 Units = Mapping[str, Int[np.ndarray, "_ _"]]
 
 
 class EncodedBlock(Block):
-    """Encoded videos, in memory or in a file.
-
-    When tensors are read, their second axes are padded to `padded_lengths`.
-    """
+    """Encoded videos, in memory or in a file. Tensors are read with second axes padded to `padded_lengths`."""
 
     def __init__(
         self, arrays: Mapping[str, np.ndarray], template: EncodedVideos, padded_lengths: Sequence[int] | None = None
     ):
-        """Create a block from arrays made by `of` or read from the cache. `padded_lengths` defaults to no padding."""
+        """Create a block from arrays of `of` or from the cache. By default, tensors get no padding."""
         super().__init__(arrays)
         self.template = template
         self.durations_s: Float[np.ndarray, " V"] = arrays["durations_s"]
@@ -47,13 +44,13 @@ class EncodedBlock(Block):
         videos: EncodedVideos,
         lengths: Int[np.ndarray, "V N"],
     ) -> EncodedBlock:
-        """Combine encoded videos, their ids, durations and lengths into a block."""
+        """Return a block of encoded videos with their ids, durations and lengths."""
         tensors = {f"{_TENSOR}{name}": tensor.numpy() for name, tensor in videos.tensors().items()}
         return cls({"ids": np.array(ids), "durations_s": durations_s, "lengths": lengths, **tensors}, videos)
 
     @cached_property
     def videos(self) -> EncodedVideos:
-        """All videos in single precision."""
+        """All videos in single precision, padded."""
         return self.select(np.arange(len(self.ids)))
 
     def free_videos(self) -> None:
@@ -61,7 +58,7 @@ class EncodedBlock(Block):
         self.__dict__.pop("videos", None)
 
     def video(self, row: int) -> EncodedVideos:
-        """Return a copy of one video. Results from a view could depend on the view's position in memory."""
+        """Return a copy of one video. With a view, results could depend on its position in memory."""
         return self.select(np.array([row]))
 
     def select(self, rows: Int[np.ndarray, " K"]) -> EncodedVideos:
@@ -91,7 +88,7 @@ class EncodedBlock(Block):
         return self.template.with_tensors({name: torch.from_numpy(array) for name, array in arrays.items()})
 
     def padded_to(self, lengths: Int[np.ndarray, " N"]) -> EncodedBlock:
-        """Return the block with tensors whose second axes are padded to these lengths."""
+        """Return the same block with these `padded_lengths`."""
         same = self.padded_lengths == lengths.tolist()
         return self if same else EncodedBlock(self.arrays, self.template, lengths.tolist())
 
@@ -99,8 +96,8 @@ class EncodedBlock(Block):
 def read_units(requests: Sequence[tuple[Selection[EncodedBlock], Units]]) -> list[EncodedVideos]:
     """Return the videos of each selection in half precision.
 
-    If a `Units` object lists units of a tensor, only these units of the tensor are read. All selections must have the
-    same blocks, and all `Units` must list the same tensors, so that each block is read only once.
+    Of a tensor in `Units`, only the listed units are read. All selections must have the same blocks, and all `Units`
+    the same tensors, so that each block is read only once.
     """
     union = Selection.joined([selection for selection, _ in requests])
     sizes = [len(selection) for selection, _ in requests]
@@ -125,9 +122,9 @@ def read_units(requests: Sequence[tuple[Selection[EncodedBlock], Units]]) -> lis
 
 
 def _read(selection: Selection[EncodedBlock], name: str, unit_index: Int[np.ndarray, " N"] | None = None) -> Tensor:
-    """Return the tensor `name` of each video, or (with `unit_index`) one unit of each tensor.
+    """Return the tensor `name` of each video, or only the unit `unit_index` of each tensor.
 
-    Shorter tensors are padded with zeros (masks with False).
+    Shorter tensors are padded with zeros, masks with False.
     """
     order = np.argsort(selection.block_index, kind="stable")  # read each block once
     ordered = selection.at(order)
@@ -146,9 +143,9 @@ def _read(selection: Selection[EncodedBlock], name: str, unit_index: Int[np.ndar
 
 
 def rows_by_branch(sketch: Branches) -> dict[str, tuple[Float32[np.ndarray, "R D"], Int[np.ndarray, " V"]]]:
-    """Return the rows of all videos by branch, and the number of rows per video.
+    """Return, for each branch, the rows of all videos, and the number of rows of each video.
 
-    At the end of a video, rows that repeat the previous row are left out.
+    Rows at the end of a video that repeat the previous row are left out.
     """
     branches = {}
     for branch, rows in sketch.items():
@@ -165,7 +162,7 @@ def sequence_tensors(videos: EncodedVideos) -> list[tuple[str, Tensor]]:
 
 
 def join_blocks(parts: Sequence[PartialBlock[EncodedBlock]]) -> EncodedBlock:
-    """Copy the present videos into one block."""
+    """Return a new block with copies of the present videos."""
     videos = [part.block.unpadded(np.flatnonzero(part.present)) for part in parts]
     return EncodedBlock.of(
         ids=[part.block.ids[row] for part in parts for row in np.flatnonzero(part.present)],

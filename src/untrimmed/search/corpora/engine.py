@@ -1,8 +1,8 @@
-"""The engine of a library holds the videos in memory. Before each search, it reads new commits.
+"""The engine of a library. It holds the videos in memory, and reads new commits before each search.
 
-`Engine.answer` calls a search with the current `View`, and `View.corpus` returns the corpus for the library's model. If
-the videos of the corpus are not in memory, they are read from cached blocks on disk. Only videos that have changed
-after the blocks were written are read from the table.
+`Engine.answer` calls a search with the current `View`, and `View.corpus` returns the corpus for the library's model.
+Videos that are not in memory are read from cached blocks on disk. Only videos that have changed since the blocks were
+written are read from the table.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 C = TypeVar("C", bound=LocalCorpus[Any])
-_FRAMES_AT_A_TIME = 2**18  # number of frames that are in memory at a time while the cache is updated
+_FRAMES_AT_A_TIME = 2**18  # while the cache is updated, about this many frames are in memory
 
 
 def _tf_prvr_model() -> SearchModel:
@@ -89,7 +89,7 @@ class View:
 
     @cached_property
     def passages(self) -> PassagesView | None:
-        """The passages of the videos; None if the library has none."""
+        """The passages of the videos, or None if the library has none."""
         if self.passages_commit is None:
             return None
         from untrimmed.search.store.readings import read_readings_copy  # an import that most libraries do not need
@@ -108,7 +108,7 @@ class View:
 
     @cached_property
     def index(self) -> VideoIndex:
-        """The table at this version. It is opened only if some videos are not cached."""
+        """The table at this version. It is opened only when it is needed, for videos that are not cached."""
         return _index_at(self.folder, self.commit)
 
     def frames(self) -> Corpus:
@@ -116,11 +116,11 @@ class View:
         return self.engine.load(self, FRAMES)
 
     def corpus(self) -> Corpus:
-        """Return the corpus of the library's model; see `load_search_model` for errors."""
+        """Return the corpus for the library's model. See `load_search_model` for errors."""
         return self.engine.load(self, self.model)
 
     def below(self, path: str | os.PathLike[str]) -> frozenset[str]:
-        """Return the ids of the videos below a folder, or of one file; UnknownNameError if there are none."""
+        """Return the ids of the videos below a folder, or of one file. Raises UnknownNameError if there are none."""
         video_ids = frozenset(record.video_id for record in self.records.matching(path))
         if not video_ids:
             raise UnknownNameError(f"{shown(absolute(path))}: contains no video of {self.folder}; see: untrimmed ls")
@@ -130,7 +130,7 @@ class View:
 class Engine:
     """Loads a library's corpora on first use, and reads changes of the library before each search.
 
-    Any number of threads may use it. While one of them loads a version, new searches wait.
+    It is thread-safe. While a thread loads a version, new searches wait.
     """
 
     def __init__(self, folder: Path):
@@ -139,16 +139,17 @@ class Engine:
         self._view: View | None = None
         # corpora in memory, by encoder and model
         self._loaded: dict[tuple[str, ModelReference], tuple[LocalCorpus[Any], Records]] = {}
-        self._damaged: set[Path] = set()  # cache files that are not read again
+        self._damaged: set[Path] = set()  # damaged cache files, which are not read again
         self._outdated: set[ModelReference] = set()  # models whose cache lacks videos
         # vectors of passages in memory, by encoder and mode
         self._passages: dict[tuple[str, TextMode], tuple[PassageCorpus, Records]] = {}
         self._passages_outdated = False  # whether the cache lacks passages
 
     def view(self) -> View:
-        """Return the current version of the library, with the commits of all processes.
+        """Return the current version of the library, including commits of other processes.
 
-        Raises: UntrimmedError if there is no library, or nothing was indexed yet.
+        Raises:
+            UntrimmedError: There is no library, or nothing was indexed yet.
         """
         with self._lock:
             settings = VideoIndex(self._folder).settings
@@ -176,9 +177,9 @@ class Engine:
     def answer(self, search: Callable[[View], A]) -> A:
         """Return the result of `search` for the current version of the library.
 
-        If another process deletes that version during the search, `search` is called again with the next version. If
-        `search` reads a damaged cache file, the file is removed, and the videos in it are read from the table. Errors
-        that would occur in any version, such as an invalid option, are raised at once.
+        If another process deletes this version during the search, `search` is called again with the next version. If
+        `search` reads a damaged cache file, it is called again without this file, whose videos are read from the table.
+        Errors that would occur in any version, such as an invalid option, are raised at once.
         """
         view = self.view()
         while True:
@@ -193,10 +194,10 @@ class Engine:
                     raise
 
     def load(self, view: View, model: ModelReference) -> Corpus:
-        """Return the corpus of a version for a model; see `load_search_model` for errors.
+        """Return the corpus of a version for a model. See `load_search_model` for errors.
 
-        If an earlier corpus of the model is in memory, it is reused. Otherwise, the cached blocks are read. Only new
-        and changed videos are read from the table.
+        It is an update of the model's earlier corpus in memory, if there is one, and of the cached blocks otherwise.
+        Only new and changed videos are read from the table.
         """
         with self._lock:
             key = view.encoder, model
@@ -211,7 +212,7 @@ class Engine:
             return corpus
 
     def load_passages(self, view: PassagesView, mode: TextMode) -> PassageCorpus:
-        """Return the vectors of the passages in one mode. They are loaded in the same way as videos in `load`."""
+        """Return the vectors of the passages in one mode. They are loaded like videos in `load`."""
         from untrimmed.search.corpora.passages import PassageCorpus
 
         with self._lock:
@@ -250,7 +251,7 @@ class Engine:
 def read_cache(
     folder: Path, model: ModelReference, records: Records, damaged: Iterable[Path] = ()
 ) -> tuple[LocalCorpus[Any], Records]:
-    """Return a corpus of the cached videos among `records`, and their records; see `load_search_model` for errors."""
+    """Return a corpus of the cached videos among `records`, and their records. See `load_search_model` for errors."""
     return _read_blocks(folder, _empty_corpus(folder, model), records, damaged)
 
 
@@ -260,9 +261,9 @@ def _read_blocks(folder: Path, empty: C, records: Records, damaged: Iterable[Pat
 
 
 def cache_library(folder: Path, *models: ModelReference, codes: bool = True) -> None:
-    """Update the cache of a library for these models (default: the library's), so that new processes start fast.
+    """Update the cache of a library for these models (by default the library's), so that new processes start fast.
 
-    Building codes takes longest; `codes=False` skips it. Errors are ignored, because the next search reports them.
+    `codes=False` does not build codes, which takes longest. Errors are ignored, because the next search reports them.
     """
     with contextlib.suppress(UntrimmedError):
         view = Engine(folder).view()
@@ -293,9 +294,9 @@ def update_cache(
     *,
     codes: bool,
 ) -> None:
-    """Update the cached blocks of a library. With `codes`, also build missing codes. `read` reads videos by their ids.
+    """Update the cached blocks of a library, and with `codes` also build missing codes.
 
-    Videos are read in batches to limit memory. Damaged files are built again.
+    `read` reads videos by their ids. It is called for batches, which limits memory. Damaged files are built again.
     """
     cache = BlockCache(library, empty.block_format)
     damaged: set[Path] = set()
@@ -331,9 +332,9 @@ def _empty_corpus(library: Path, model: ModelReference) -> LocalCorpus[Any]:
 
 
 def training_free_model(model: str | os.PathLike[str] | None) -> SearchModel | None:
-    """Return the training-free model with this name; None if `model` is the folder of a trained model.
+    """Return the training-free model with this name, or None if `model` is the folder of a trained model.
 
-    The names None and "none" also mean the model `frames`.
+    None and "none" are other names for the model "frames".
     """
     if model is None:
         return frames.FrameModel()

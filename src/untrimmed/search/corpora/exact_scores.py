@@ -1,4 +1,4 @@
-"""Exact scores of videos by a trained model, in double precision so that scores do not depend on other videos."""
+"""Compute exact scores of a trained model in double precision, so that a score does not depend on other videos."""
 
 import copy
 import os
@@ -24,7 +24,7 @@ from untrimmed.search.pruning.threads import cores, share_work
 
 _VIDEOS_PER_PIECE = 256  # videos that a thread scores at a time
 _MIN_VIDEOS_PER_PIECE = 16
-_PIECES_TOGETHER = 16  # number of pieces in a batch, for one or several queries
+_PIECES_TOGETHER = 16  # number of pieces in a batch; they can belong to several queries
 _UNITS_AT_A_TIME = 2**15
 _NUMBERS_AT_A_TIME = 2**20  # 8 MB in double precision per thread
 
@@ -32,7 +32,7 @@ _buffers = threading.local()
 
 
 class ScoreRequest(NamedTuple):
-    """A query, the videos that need exact scores, and a function that finds the units of each video to read."""
+    """A query, the videos that need exact scores, and a function that returns which units to read from each video."""
 
     query: EncodedQueries
     videos: Selection[EncodedBlock]
@@ -42,7 +42,7 @@ class ScoreRequest(NamedTuple):
 def exact_scores(
     model: RetrievalModel, query: EncodedQueries, selection: Selection[EncodedBlock]
 ) -> Float32[np.ndarray, " N"]:
-    """Return the scores of videos for one query, computed by a model in double precision and rounded to float32."""
+    """Return a model's scores of videos for one query, computed in double precision and rounded to float32."""
     step = min(_VIDEOS_PER_PIECE, max(_MIN_VIDEOS_PER_PIECE, -(-len(selection) // cores())))
     query = query.to("cpu", torch.float64)
 
@@ -54,7 +54,7 @@ def exact_scores(
 
     pieces = _pieces(selection, step)
     scores: list[Tensor] = []
-    while batch := [*islice(pieces, cores())]:  # in batches, so that other searches can run in between
+    while batch := [*islice(pieces, cores())]:  # other searches can run between the batches
         scores += map_on_cores(score, batch)
     return torch.cat(scores).numpy() if scores else np.empty(0, dtype=np.float32)
 
@@ -62,10 +62,7 @@ def exact_scores(
 def exact_scores_of_best_units(
     model: RetrievalModel, requests: Sequence[ScoreRequest]
 ) -> list[Float32[np.ndarray, " N"]]:
-    """Return the results of `exact_scores` for several queries.
-
-    Only units that may determine a video's score are read.
-    """
+    """Return the results of `exact_scores` for several queries. Only units that may determine a score are read."""
     pieces = (
         (number, piece)
         for number, request in enumerate(requests)
@@ -90,7 +87,7 @@ def exact_scores_of_best_units(
 
 
 def _units_of(requests: Sequence[ScoreRequest], batch: Sequence[tuple[int, Selection[EncodedBlock]]]) -> list[Units]:
-    """Return the units to read for each piece in a batch of (index of the request, piece) pairs."""
+    """Return the units to read for each piece of a batch. A piece has the index of its request."""
     units: list[Units] = [{}] * len(batch)
 
     def find(start: int, stop: int) -> None:
@@ -120,9 +117,9 @@ def _scores(model: RetrievalModel, query: EncodedQueries, videos: EncodedVideos)
 
 
 def _in_float64(videos: EncodedVideos) -> EncodedVideos:
-    """Convert videos to double precision in this thread's buffers, because allocation takes longer than scoring.
+    """Return videos in double precision. They are inference tensors, and valid until the next call in this thread.
 
-    The result is only valid until the thread's next call, and consists of inference tensors.
+    The tensors are buffers of the thread, because new memory would take longer than scoring.
     """
     buffers: dict[str, Tensor] = _buffers.__dict__
     wide = {}
@@ -143,10 +140,7 @@ _pool_lock = threading.Lock()
 
 
 def map_on_cores(work: Callable[[A], R], items: Iterable[A]) -> list[R]:
-    """Return `work(item)` for each item, computed on all cores.
-
-    If `work` calls this function, the inner call uses only its own thread.
-    """
+    """Return `work(item)` for each item, computed on all cores. A call from within `work` uses only its own thread."""
     if getattr(_current, "is_worker", False):
         return [work(item) for item in items]
     return list(_thread_pool().map(work, items))
@@ -187,14 +181,17 @@ if hasattr(os, "register_at_fork"):
 
 
 class BestUnits:
-    """Finds the frames and clips (units) of each video that may determine its score, from the quantized rows."""
+    """Finds the units (frames and clips) of each video that may determine its score, with the quantized codes."""
 
     def __init__(self, model: RetrievalModel, template: EncodedVideos):
-        """Create a finder for a model. `template` is any encoded video; it shows which tensors the model has."""
+        """Create a finder for a model.
+
+        `template` is any encoded video, from which the tensors of the model are known.
+        """
         sketch = model.sketch(template)
         tensors = dict(sequence_tensors(template))
         self._tensors = {
-            # A sketch may begin with an additional row, see `scores.max_sim.units`.
+            # a sketch may begin with an additional row, see `scores.max_sim.units`
             branch: (names, sketch[branch].shape[1] - tensors[names[0]].shape[1])
             for branch, names in model.row_tensors.items()
         }
@@ -202,23 +199,23 @@ class BestUnits:
 
     @property
     def are_enough(self) -> bool:
-        """Whether a video's score can be computed from its best units alone."""
+        """Whether the score of a video depends only on its best units."""
         return bool(self._tensors)
 
     def find(
         self, coded: Mapping[str, CodedBlocks], probes: Sequence[tuple[str, Probe]], selection: Selection[EncodedBlock]
     ) -> Units:
-        """Return each video's units that may score best for these probes, according to the codes.
+        """Return the units of each video that, according to the codes, may score best for these probes.
 
-        All videos get the same number of units; if a video has fewer, one is repeated. A branch without probes has no
-        effect on the score, so the first unit of each video is returned for this branch.
+        All videos get the same number of units; if a video has fewer, a unit is repeated. A branch without probes does
+        not affect the score, so only the first unit of each video is returned for it.
         """
         lengths = np.concatenate([block.lengths[rows] for block, rows in selection])
         masks = {}
         for branch, (_, offset) in self._tensors.items():
             branch_probes = [probe for name, probe in probes if name == branch]
             may_be_best = coded[branch].possible_best_rows(branch_probes, selection)
-            # A sketch repeats the first row at padding; these repetitions are left out.
+            # leave out padding, where a sketch repeats the first row
             length = lengths[:, self._lengths[branch]] + offset
             masks[branch] = may_be_best & (np.arange(may_be_best.shape[1]) < length[:, None])
         width = max(1, *(int(mask.sum(axis=1).max()) for mask in masks.values()))
@@ -233,11 +230,11 @@ class BestUnits:
 
 
 class ScoringModel:
-    """A trained model that computes approximate scores in its own precision and exact scores in double precision."""
+    """A trained model that computes approximate scores in its own precision, and exact scores in double precision."""
 
     @torch.inference_mode()
     def __init__(self, model: RetrievalModel, template: EncodedVideos, usual_uncertainty: float | None = None):
-        """Wrap a model. `template` is any encoded video; it shows which tensors the model has.
+        """Wrap a model. `template` is any encoded video, from which the tensors of the model are known.
 
         `usual_uncertainty` is the `Uncertainty.usual` of the model's run.
         """

@@ -25,9 +25,9 @@ NAME = "frames"
 
 @dataclass(frozen=True, kw_only=True)
 class FrameSettings(SpanSettings):
-    """Settings chosen on one half of the real clips. docs/quality.md reports the results on the other half."""
+    """Settings that were chosen on one half of the real clips. docs/quality.md has the results on the other half."""
 
-    change_s: float = 0.5  # smallest Ward cost of a change (squared distance of unit vectors x s)
+    change_s: float = 0.5  # smallest Ward cost of a change: squared distance of unit vectors x seconds
 
 
 class FrameModel:
@@ -54,7 +54,7 @@ class FrameCorpus(BestVectorCorpus):
 
     @property
     def block_format(self) -> str:
-        """The name of the format. Its number changes with the format of the arrays."""
+        """The name of the format. The number must change with the format of the arrays."""
         return f"{NAME} 1"
 
     def vector_video(self, stored: StoredVideo) -> VectorVideo:

@@ -44,11 +44,11 @@ class PassageCorpus(BestVectorCorpus):
 
     @property
     def block_format(self) -> str:
-        """The name of the format. Its number changes with the format of the arrays."""
+        """The name of the format. The number must change with the format of the arrays."""
         return f"passages-{self.mode} 2"
 
     def vector_video(self, stored: StoredVideo) -> VectorVideo:
-        """Return the vectors of a video's passages. The times are the starts of the passages."""
+        """Return the vectors of a video's passages. Their times are the starts of the passages."""
         features = stored.features
         vectors = np.asarray(features.vectors, dtype=np.float16)
         places = np.frombuffer(stored.encoded, dtype=np.int64)
@@ -99,9 +99,9 @@ class PassagesView:
 
     @cached_property
     def _vectors(self) -> dict[TextMode, tuple[Records, dict[str, list[str]]]]:
-        """For each mode, the records of videos, and the ids of their readings with vectors of `encoder`.
+        """For each mode, the records of videos, and the ids of each video's readings with vectors of `encoder`.
 
-        The records change whenever the vectors of a video change.
+        A record changes whenever the vectors of its video change.
         """
         result: dict[TextMode, tuple[Records, dict[str, list[str]]]] = {}
         for mode in TEXT_MODES:
@@ -117,13 +117,16 @@ class PassagesView:
         return result
 
     def vector_records(self, mode: TextMode) -> Records:
-        """Return a record for each video with passages in this mode. It changes with the vectors of the passages."""
+        """Return a record for each video with passages in this mode.
+
+        A record changes with the vectors of the passages.
+        """
         return self._vectors[mode][0]
 
     def read_vectors(self, video_ids: Sequence[str], mode: TextMode) -> Iterator[StoredVideo]:
-        """Yield each video with its passages instead of frames: a vector and a start time for each passage.
+        """Yield each of these videos with its passages in place of frames: one vector and start time per passage.
 
-        Videos without such vectors are left out. The field `encoded` contains the array `PLACES`.
+        Videos without vectors of passages are left out. The field `encoded` contains the array `PLACES`.
         """
         records, ids = self._vectors[mode]
         for start in range(0, len(video_ids), 64):

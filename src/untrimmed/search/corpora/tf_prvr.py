@@ -1,12 +1,12 @@
 """Search with TF-PRVR (`untrimmed.moments.tf_prvr`), which compares training-free moments instead of frames.
 
 The moments of a video are computed from its stored frames when the video is indexed, or when the library changes to
-this model. They are stored in addition to the frames and need much less space. All frames have the same weight, even
+this model. They are stored in addition to the frames, and need much less space. All frames have the same weight, even
 key frames at unequal distances.
 
-As in the released code, the score of a video is the score of its best moment. The released code does not rank spans. In
-this module, `untrimmed.moments.clearest` ranks the moments, the segments of all levels and the whole video.
-docs/quality.md compares alternatives.
+As in the released code, the score of a video is the score of its best moment. The released code does not rank spans;
+here, `untrimmed.moments.clearest` ranks the moments, the segments of all levels and the whole video. docs/quality.md
+compares alternatives.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ class TFPRVRModel:
         self.spans = spans or SpanSettings()
 
     def encode_video(self, features: FrameFeatures) -> bytes:
-        """Return a video's moments as an npz with vectors in half precision.
+        """Return a video's moments as an npz file with vectors in half precision.
 
-        Raises: FeatureError for a frame that is zero or not finite.
+        Raises:
+            FeatureError: A frame is zero or not finite.
         """
         moments = video_moments(features.vectors, self.settings)
         file = io.BytesIO()
@@ -56,7 +57,7 @@ class TFPRVRModel:
         return file.getvalue()
 
     def restore(self, encoded: bytes) -> VideoMoments:
-        """Load the result of `encode_video`. Raises: IndexMismatchError for other bytes."""
+        """Return the moments in the result of `encode_video`. Raises IndexMismatchError for other bytes."""
         try:
             with np.load(io.BytesIO(encoded), allow_pickle=False) as arrays:
                 levels = np.split(arrays["levels"], np.cumsum(arrays["level_sizes"])[:-1])
@@ -81,19 +82,19 @@ class TFPRVRCorpus(BestVectorCorpus):
 
     @property
     def block_format(self) -> str:
-        """The name of the format. Its number changes with the format of the arrays."""
+        """The name of the format. The number must change with the format of the arrays."""
         return f"{NAME} 2 {self.model.settings!r}"
 
     def prepare(self, query: TextFeatures) -> BestVectorQuery:
-        """Prepare the vector of the sentence, scaled to unit length as the score requires."""
+        """Return a query with the vector of the sentence, scaled to unit length as the score requires."""
         length = float(np.linalg.norm(query.sentence))
         sentence = query.sentence / length if length > 0 else query.sentence
         return BestVectorQuery(self, sentence.astype(np.float32))
 
     def vector_video(self, stored: StoredVideo) -> VectorVideo:
-        """Return the moments of a video. They are computed now if another model encoded the video.
+        """Return the moments of a video. If another model encoded the video, they are computed from its frames.
 
-        Raises: the errors of `TFPRVRModel.restore` and `TFPRVRModel.encode_video`.
+        Raises the errors of `TFPRVRModel.restore` and `TFPRVRModel.encode_video`.
         """
         features = stored.features
         record = stored.record

@@ -1,7 +1,7 @@
 """Search with a trained model, which encodes the stored frames of a library and the queries.
 
-A model works with any library that uses the encoder of its training features. The stored frames are resampled as in
-training (32 clips and at most 128 frames for a released model), so no video is decoded again.
+A model works with any library that has the encoder of its training features. No video is decoded again: the stored
+frames are resampled as in training (for a released model, to 32 clips and at most 128 frames).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TrainedModel:
     """A model in the folder of a run, or an imported model."""
 
     def __init__(self, folder: str | os.PathLike[str]):
-        """Raises: CheckpointError if the folder has no model, or a damaged one."""
+        """Load the model. Raises CheckpointError if the folder has no model, or a damaged one."""
         self.folder = absolute(folder)
         if not (self.folder / WEIGHTS).is_file():
             raise CheckpointError(f"{self.folder}: no {WEIGHTS} here; name the folder that `untrimmed train` wrote")
@@ -61,7 +61,7 @@ class TrainedModel:
     def check_encoder(self, identity: str) -> None:
         """Check that the model was trained on features of this encoder.
 
-        Imported models, and runs on benchmarks, are always accepted, because they do not record their encoder.
+        Imported models and runs on benchmarks are always accepted, because they do not record their encoder.
 
         Raises:
             IndexMismatchError: The model was trained on features of another encoder.
@@ -78,7 +78,7 @@ class TrainedModel:
             )
 
     def check_widths(self, *, frame_dim: int, word_dim: int) -> None:
-        """Raise an IndexMismatchError if the features on which the model was trained have other widths."""
+        """Raise an IndexMismatchError if the model was trained on features of other widths."""
         config = self.model.config
         for kind, width, expected in (("frames", frame_dim, config.video_dim), ("words", word_dim, config.query_dim)):
             if width != expected:
@@ -88,7 +88,7 @@ class TrainedModel:
                 )
 
     def _usual_uncertainty(self) -> float | None:
-        """Return `Uncertainty.usual` from the best validation of the run; None if the run has not recorded it."""
+        """Return `Uncertainty.usual` from the best validation of the run, or None if the run has not recorded it."""
         try:
             lines = (self.folder / _RUN_METRICS).read_text(encoding="utf-8").splitlines()
             metrics = [json.loads(line)["val"] for line in lines]
@@ -114,7 +114,7 @@ class TrainedModel:
 
     @torch.inference_mode()
     def encode_query(self, query: TextFeatures) -> EncodedQueries:
-        """Encode one query."""
+        """Return the encoding of one query."""
         words = torch.from_numpy(prepare_words(query.words, max_words=self.model.config.max_words))[None]
         return self.model.encode_queries(QueryBatch(words=words, mask=torch.ones(words.shape[:2], dtype=torch.bool)))
 
@@ -128,14 +128,14 @@ class TrainedModel:
         return TrainedCorpus(self)
 
     def restore(self, encoded: Iterable[bytes]) -> list[EncodedVideos]:
-        """Load results of `encode_video`: encoded videos in half precision, without padding."""
+        """Return encoded videos from results of `encode_video`, in half precision and without padding."""
         template = self.template
         return [template.with_tensors(self._required_tensors(load_tensors(blob), template)) for blob in encoded]
 
     @cached_property
     @torch.inference_mode()
     def template(self) -> EncodedVideos:
-        """The encoding of one zero frame; it has the same tensors as any encoded video."""
+        """The encoding of a video with one zero frame. It has the same tensors as any other encoded video."""
         config = self.model.config
         clips = torch.zeros(1, config.num_clips, config.video_dim)
         frames = torch.zeros(1, 1, config.video_dim)
@@ -154,9 +154,9 @@ class TrainedModel:
 class TrainedCorpus(LocalCorpus[EncodedBlock]):
     """Encoded videos in half precision, ranked by the model's own score.
 
-    All videos are padded to the length of the longest one. Some scores (JSG's) depend on padding, so with less padding
-    the score of a video would depend on its block. When the longest video changes, the other videos are padded again,
-    but not encoded again.
+    All videos are padded to the length of the longest video in the corpus. Otherwise some scores (JSG's) would depend
+    on the other videos in the block. When the longest video changes, the other videos are padded again, but not encoded
+    again.
     """
 
     min_size_for_codes: ClassVar[int] = 1000
@@ -174,19 +174,20 @@ class TrainedCorpus(LocalCorpus[EncodedBlock]):
     def rank_all(
         self, queries: Sequence[TextFeatures], *, limit: int, among: Collection[str] | None = None
     ) -> tuple[list[list[RankedVideo]], str]:
-        """Rank several queries together, which takes less time than one after another."""
+        """Return the results of `Corpus.rank_all`. Queries are ranked together, which is faster than one by one."""
         return rank_together([self.prepare(query) for query in queries], limit=limit, among=among), ""
 
     @property
     def block_format(self) -> str:
-        """The name of the format. Its number changes with the format of the arrays."""
+        """The name of the format. The number must change with the format of the arrays."""
         return f"trained 1 {self.model.identity}"
 
     @torch.inference_mode()
     def new_blocks(self, added: Iterable[StoredVideo]) -> Iterator[EncodedBlock]:
         """Yield blocks of stored videos. Videos that another model encoded are encoded again from their frames.
 
-        Raises: IndexMismatchError if an encoding lacks tensors of this model.
+        Raises:
+            IndexMismatchError: An encoding lacks tensors of this model.
         """
         identity = self.model.identity
         videos = (  # do not keep the features, which need much more memory
@@ -211,7 +212,7 @@ class TrainedCorpus(LocalCorpus[EncodedBlock]):
     def sketch(
         self, block: EncodedBlock, rows: Int[np.ndarray, " K"]
     ) -> dict[str, tuple[Float32[np.ndarray, "R D"], Int[np.ndarray, " K"]]]:
-        """Return, for each branch, the vectors of the videos in these rows, and the number of vectors of each video."""
+        """Return the vectors of these videos, and the number of vectors of each video. See `LocalCorpus.sketch`."""
         return rows_by_branch(self.model.model.sketch(block.select(rows)))
 
     def context(self, block: EncodedBlock) -> str:
@@ -219,9 +220,9 @@ class TrainedCorpus(LocalCorpus[EncodedBlock]):
         return repr(block.padded_lengths)
 
     def request_codes(self, num_videos: int) -> bool:
-        """Count a search and return whether it should use codes.
+        """Record a search, and return whether it should use codes.
 
-        If the search uses codes, the blocks' copies in single precision are not needed and are freed.
+        If so, copies of the blocks in single precision are not needed, and their memory is freed.
         """
         if use_codes := super().request_codes(num_videos):
             for part in self.blocks.parts:
@@ -229,7 +230,7 @@ class TrainedCorpus(LocalCorpus[EncodedBlock]):
         return use_codes
 
     def shard_summary(self) -> Int[np.ndarray, " N"] | None:
-        """Return the largest length of each tensor's second axis, for other shards; None without videos."""
+        """Return the largest length of each tensor's second axis, for other shards, or None if there are no videos."""
         lengths = [part.block.lengths[part.present].max(axis=0) for part in self.blocks.parts]
         return np.max(lengths, axis=0) if lengths else None
 

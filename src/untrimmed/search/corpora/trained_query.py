@@ -1,4 +1,4 @@
-"""Queries for a trained model, which ranks videos by its own score and finds moments by its own method."""
+"""Queries for a trained model. It ranks videos by its own score and finds moments by its own method."""
 
 import itertools
 from collections.abc import Collection, Sequence
@@ -22,7 +22,7 @@ from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.types import Moment
 
 UNCERTAINTY = "query_uncertainty"  # name of the deviation in `watched_queries`
-_MIN_QUERIES = 3  # fewest queries that share a scan; for two queries, two scans take no longer
+_MIN_QUERIES = 3  # smallest number of queries that share a scan; for two queries, two scans take no longer
 _MAX_QUERIES = 64
 _MAX_BYTES = 2**29  # memory for the upper bounds of a batch of queries
 
@@ -40,7 +40,7 @@ class TrainedQuery(LocalQuery[EncodedBlock]):
 
     @torch.inference_mode()
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
-        """Rank videos by the model's own score."""
+        """Return the best videos by the model's own score, see `PreparedQuery.rank`."""
         return super().rank(limit=limit, among=among)
 
     def exact(self, selection: Selection[EncodedBlock]) -> Float32[np.ndarray, " N"]:
@@ -58,7 +58,7 @@ class TrainedQuery(LocalQuery[EncodedBlock]):
         return np.concatenate(scores)
 
     def find_units(self, selection: Selection[EncodedBlock]) -> Units:
-        """Return the units of videos that may have the best score, according to their codes."""
+        """Return the units of videos that, according to the codes, may have the best score."""
         return self.scorer.best_units.find(self.codes, self.probes, selection)
 
     @cached_property
@@ -69,22 +69,22 @@ class TrainedQuery(LocalQuery[EncodedBlock]):
         return {branch: rows[(rows != 0).any(axis=1)] for branch, rows in branches.items()}
 
     def word_weights(self) -> Float[np.ndarray, " N"] | None:
-        """Return the weights that the model gives the encoded words (RAL, Fig. 8), or None."""
+        """Return the weights that the model gives the encoded words (RAL, Fig. 8), or None if it gives none."""
         weights = self._model.word_weights(self.encoded)
         return None if weights is None else weights[0].numpy()
 
     def uncertainty(self) -> Uncertainty | None:
-        """Return the predicted deviation (RAL, Fig. 3); None if there is none or its usual value is unknown."""
+        """Return the predicted deviation (RAL, Fig. 3), or None if there is none or its usual value is unknown."""
         deviation = self._model.watched_queries(self.encoded).get(UNCERTAINTY)
         usual = self.scorer.usual_uncertainty
         return None if deviation is None or usual is None else Uncertainty(deviation.item(), usual)
 
     @torch.inference_mode()
     def moments(self, video_id: str, *, limit: int | None, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
-        """Return spans of one video in seconds that do not overlap, best first. Short spans are widened.
+        """Return spans of one video in seconds, best first. They do not overlap, and short spans are widened.
 
-        Without a limit, spans are returned until their score falls below the average of the best score and the video's
-        mean relevance.
+        Without a limit, spans are returned whose score is at least the average of the best score and the video's mean
+        relevance.
         """
         block, row = self.blocks.find(video_id)
         duration_s = torch.tensor([block.durations_s[row]], dtype=torch.float32)
@@ -96,7 +96,7 @@ class TrainedQuery(LocalQuery[EncodedBlock]):
         ranked_spans = zip(ranked.span_s[0].tolist(), ranked.score[0].tolist(), strict=True)
         for (start_s, end_s), score in itertools.islice(ranked_spans, int(ranked.count[0])):
             best_s = times_s[best_index(start_s, end_s, times_s, values)]
-            peak_s = float(np.clip(best_s, start_s, end_s))  # a span may be shorter than the step of the curve
+            peak_s = float(np.clip(best_s, start_s, end_s))  # a span may be between two times of the curve
             start_s, end_s = widened(start_s, end_s, min_s, after_s=0.0, before_s=video_s)
             if all(end_s <= other.start_s or other.end_s <= start_s for other in moments):
                 moments.append(Moment(start_s, end_s, score, peak_s))
@@ -109,7 +109,7 @@ class TrainedQuery(LocalQuery[EncodedBlock]):
 
     @torch.inference_mode()
     def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-        """Return times of one video in seconds, and the model's similarity of query and video at each time."""
+        """Return times of one video in seconds, and the model's similarity of the query and the video at each time."""
         block, row = self.blocks.find(video_id)
         units, mask = self._model.timeline(block.video(row))
         values = self._model.similarity(self.encoded, units if mask is None else units[:, mask[0]])[0, 0].numpy()
@@ -137,7 +137,7 @@ def score_exactly(requests: Sequence[tuple[TrainedQuery, Selection[EncodedBlock]
 def rank_together(
     queries: Sequence[TrainedQuery], *, limit: int, among: Collection[str] | None = None
 ) -> list[list[RankedVideo]]:
-    """Rank videos for several queries of one corpus. One scan computes all upper bounds if that saves time."""
+    """Return the ranking for each of several queries of one corpus. If it saves time, one scan computes all bounds."""
     if len(queries) < 2:
         return [query.rank(limit=limit, among=among) for query in queries]
     num_videos = len(queries[0].blocks)
@@ -155,9 +155,9 @@ def rank_together(
 def _rank_batch(
     queries: Sequence[TrainedQuery], limit: int, among: Collection[str] | None, *, share_bounds: bool
 ) -> list[list[RankedVideo]]:
-    """Rank videos for several queries, and compute their exact scores together.
+    """Return the ranking for each query.
 
-    With `share_bounds`, one scan computes the upper bounds for all queries.
+    Exact scores are computed together, and with `share_bounds` also the bounds.
     """
     bounds_of_queries = cache(lambda: _bounds_of_queries(queries))  # computed when the first query needs them
 
@@ -175,7 +175,7 @@ def _rank_batch(
             requests: dict[int, Selection[EncodedBlock]] = {}
             for number, values in scores.items():
                 try:
-                    # A new generator accepts only None.
+                    # a new generator accepts only None
                     requests[number] = rankings[number].send(values)  # type: ignore[arg-type]
                 except StopIteration as end:
                     ranked[number] = end.value

@@ -1,17 +1,17 @@
-"""Estimate the remaining time of an indexing run, from the bytes that were encoded so far and the time this took."""
+"""Estimate the remaining time of an indexing run from the number of bytes encoded so far."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-_EVIDENCE_S = 5.0  # time that must have been measured before there is an estimate
+_EVIDENCE_S = 5.0  # there is no estimate until this much time has been measured
 
 
 class Estimate:
-    """The remaining time of an indexing run, and its speed.
+    """The speed of an indexing run, and its remaining time.
 
-    The remaining files are assumed to take as long per byte as the encoded ones.
+    The remaining files are assumed to take as much time per byte as the encoded files.
     """
 
     def __init__(self, sizes: Mapping[Path, int], clock: Callable[[], float] = time.monotonic) -> None:
@@ -21,13 +21,13 @@ class Estimate:
         self._clock = clock
         self._started_at: float | None = None  # when the first file was started
         self._excluded_s = 0.0
-        self._encoded_bytes = 0.0  # bytes of finished files; the next attribute is for the current file
-        self._current_bytes = 0.0
-        self._encoded_s = 0.0  # seconds of video in finished files; the next attribute is for the current file
-        self._current_s = 0.0
+        self._encoded_bytes = 0.0  # bytes of finished files
+        self._current_bytes = 0.0  # encoded bytes of the current file
+        self._encoded_s = 0.0  # seconds of video in finished files
+        self._current_s = 0.0  # encoded seconds of the current file
 
     def encode(self, path: Path, size: int, done_s: float, duration_s: float) -> None:
-        """Record that `done_s` of a file's `duration_s` seconds of video are encoded."""
+        """Record that `done_s` of the `duration_s` seconds of a file are encoded. `size` is in bytes."""
         if self._started_at is None:
             self._started_at = self._clock()
         self._remaining_bytes += size - self._sizes.get(path, 0)  # the file may have changed, or was not expected
@@ -36,7 +36,7 @@ class Estimate:
         self._current_s = done_s
 
     def finish(self, path: Path) -> None:
-        """Record that a file is finished: encoded, failed, or not encoded because its content was known."""
+        """Record that a file is finished: it was encoded, it failed, or its content was already known."""
         self._remaining_bytes -= self._sizes.pop(path, 0)
         self._encoded_bytes += self._current_bytes
         self._encoded_s += self._current_s
@@ -44,7 +44,7 @@ class Estimate:
 
     @contextmanager
     def exclude(self) -> Iterator[None]:
-        """Do not count the time that a `with` block takes, because the run is paused during the block."""
+        """Exclude the time of a `with` block, for example because the run is paused."""
         started_at = self._clock()
         yield
         self._excluded_s += self._clock() - started_at

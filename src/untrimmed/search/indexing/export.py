@@ -4,8 +4,8 @@
     OUT/NAME/FeatureData/<encoder>/..., TextData/...             the standard layout, see `untrimmed.data.bigfile`
     OUT/NAME/features.json                                       encoder and sampling, see `untrimmed.data.origin`
 
-If `untrimmed data prepare` wrote the captions, the features are in the standard layout. Search uses the same vectors as
-training: stored frames, and words that are encoded like the words of queries.
+If `untrimmed data prepare` wrote the captions, the features are in the standard layout. Training gets the same vectors
+as search: stored frames, and words that are encoded like the words of queries.
 """
 
 import json
@@ -51,15 +51,15 @@ class ExportedFeatures:
     captions: Mapping[str, int]  # number of captions by split
     frame_dim: int
     word_dim: int
-    left_out: tuple[Label, ...]  # captions (labels) whose videos are not in the library
+    left_out: tuple[Label, ...]  # captions whose videos are not in the library
 
 
 def prepared_data_set(out: Path, name: str, layout: ExportLayout | None, *, captions: bool) -> Layout | None:
-    """Return the data set OUT/NAME if `untrimmed data prepare` wrote its captions; None if OUT/NAME does not exist.
+    """Return the data set OUT/NAME with captions of `untrimmed data prepare`, or None if OUT/NAME does not exist.
 
     Raises:
-        ConfigError: The name is invalid; OUT/NAME is another kind of folder or has features of another encoder; or
-            `captions` or `layout="plain"` is requested for a data set with prepared captions.
+        ConfigError: The name is invalid, OUT/NAME is another kind of folder, or it has features of another encoder. Or
+            OUT/NAME has prepared captions, but `captions` or `layout="plain"` was requested.
     """
     if Path(name).name != name:
         raise ConfigError(f"name {name!r} is not the name of a folder; choose a plain --name, such as 'mine'")
@@ -94,18 +94,16 @@ def export_features(
     labels: Sequence[Label],
     progress: Callable[[int, int], None] | None = None,
 ) -> ExportedFeatures:
-    """Write the frames of these videos, and captions with their words, to OUT/NAME.
+    """Write the frames of these videos, and the captions with their word vectors, to OUT/NAME.
 
-    If the export fails, no new folder is left.
-
-    Captions without a split are divided by video. If OUT/NAME has prepared captions, their words are written, and
-    captions of videos that are not exported are removed.
+    The videos of captions without a split are divided into train, val and test. If OUT/NAME already has prepared
+    captions, the captions of videos that are not exported are removed. If the export fails, a new folder is removed.
 
     Raises:
-        ConfigError: See `prepared_data_set`; or the data set has features of another encoder.
+        ConfigError: See `prepared_data_set`.
         UnknownNameError: The name of a caption's video matches several files.
-        FeatureError: There is no video, or none with captions; a moment is outside its video; fewer than three videos
-        have captions, so they cannot be divided; or the folder cannot be written.
+        FeatureError: There are no videos, or none with captions. A moment is outside its video. Fewer than three videos
+            have captions, so they cannot be divided. Or the folder cannot be written.
     """
     prepared = prepared_data_set(out, name, layout, captions=bool(labels))
     settings = index.settings
@@ -139,9 +137,10 @@ def _add_features(
     target: Layout,
     progress: Callable[[int, int], None] | None,
 ) -> ExportedFeatures:
-    """Add frames and words to a data set with prepared captions, and vectors of its subtitles if it has any.
+    """Add the vectors of frames, words and subtitles (if any) to a data set with prepared captions.
 
-    The file with the encoder and sampling is written first, so that it also describes files of an interrupted export.
+    The file with the encoder and sampling is written first, so that it also describes the files of an interrupted
+    export.
     """
     if encoder_identity_of(target.folder) not in (None, settings.encoder_identity):
         raise _foreign_features_error(target)
@@ -153,7 +152,7 @@ def _add_features(
     videos, left_out = _videos_of_captions(captions, records, target)
     missing = {label.video for label in left_out}
     usable = {split: [c for c in captions.get(split, ()) if c.video not in missing] for split in SPLITS}
-    # The val and test splits may have the same captions.
+    # the val and test splits may have the same captions
     distinct = {caption.caption_id: caption for caption in chain.from_iterable(usable.values())}
     frames = target.folder / "FeatureData" / feature_name(settings.encoder)
     try:
@@ -177,9 +176,9 @@ def _add_features(
 def _videos_of_captions(
     captions: Mapping[str, list[Annotation]], records: Records, target: Layout
 ) -> tuple[dict[str, VideoRecord], list[Label]]:
-    """Return the videos that have captions, and one caption for each video that the library lacks.
+    """Return the videos of captions by id, and one caption for each video that is not in the library.
 
-    A video that was joined from pieces is in the library if all its pieces are in the library.
+    A video that was joined from pieces is in the library if all its pieces are.
     """
     pieces = read_pieces(target.merged_videos) if target.merged_videos.is_file() else {}
     videos: dict[str, VideoRecord] = {}
@@ -201,11 +200,10 @@ def _videos_of_captions(
 
 
 def _video_ids(paths: Sequence[str], layout: ExportLayout) -> dict[str, str]:
-    """Return names in the data set by path.
+    """Return the name of each video in the data set, by path.
 
-    A name is the first of these that is unique: the stem, the file name, the relative path.
-
-    In the standard layout, names cannot contain white space or `#`, so such characters are percent-encoded.
+    It is the stem if all stems are unique, else the file name if all are unique, else the relative path. In the
+    standard layout, names cannot contain white space or `#`, so these characters are percent-encoded.
     """
     common = os.path.commonpath([os.path.dirname(path) for path in paths])
     choices = (
@@ -234,7 +232,7 @@ def _captions(
 def _stored_frames(
     index: VideoIndex, records: Mapping[str, VideoRecord], progress: Callable[[int, int], None] | None
 ) -> Iterator[tuple[str, Float[np.ndarray, "T D"]]]:
-    """Yield each video with its stored frame vectors."""
+    """Yield the name of each video and its stored frame vectors."""
     for done, (video, record) in enumerate(records.items(), start=1):
         stored = index.get(record.video_id)
         if stored is None:
@@ -252,7 +250,7 @@ def _words(captions: Sequence[Annotation], encoder: Encoder) -> Iterator[tuple[s
 
 
 def _passage_vectors(target: Layout, encoder: Encoder) -> Iterator[tuple[str, Float[np.ndarray, "P E"]]]:
-    """Yield, for each video with subtitles, the mean of the word vectors of each passage."""
+    """Yield each video with subtitles, and the mean word vector of each of its passages."""
     for video, passages in read_subtitles(target.subtitles).items():
         texts = [passage.text for passage in passages]
         batches = (texts[start : start + _BATCH_SIZE] for start in range(0, len(texts), _BATCH_SIZE))

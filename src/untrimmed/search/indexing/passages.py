@@ -1,4 +1,4 @@
-"""Read the missing and outdated passages of indexed videos, and commit the readings."""
+"""Read missing and outdated passages of indexed videos, and commit the readings."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from untrimmed.search.store.table import VideoIndex
 from untrimmed.video.reader import VideoReader
 
 _SENTENCES_AT_A_TIME = 256  # number of sentences that are encoded together
-# Only this many sentences of a reading get vectors; later sentences are found only by words. This limits the time and
-# memory for a hostile file with millions of subtitles. A film has about a thousand.
+# Only this many sentences of a reading get vectors; later ones are found only by words. This limits time and memory for
+# a hostile file with millions of subtitles. A film has about a thousand.
 _MAX_VECTORS = 100_000
-# Readings without passages are committed together, after this number of readings or this time.
+# readings without passages are committed together, after this number of readings or this time
 _EMPTY_READINGS = 256
 _EMPTY_READINGS_S = 10.0
 
@@ -68,9 +68,8 @@ class PassageReader:
     def read(self, records: Iterable[VideoRecord]) -> None:
         """Read the missing and outdated passages of these videos.
 
-        Readings are committed during the run, so after an interruption only a few must be repeated.
-
-        A video that cannot be read does not affect the others.
+        Readings are committed during the run, so after an interruption only a few must be repeated. A video that cannot
+        be read does not affect the others.
 
         Raises:
             UnknownNameError, ConfigError: A source or one of its settings does not exist.
@@ -173,5 +172,5 @@ class PassageReader:
 
 
 def _state(reading: StoredReading) -> tuple[str, ...]:
-    """Return the state on which a reading depends. If this state is unchanged, the video is not read again."""
+    """Return everything that a reading depends on. If it is unchanged, the video is not read again."""
     return reading.mode, reading.identity, reading.encoder, reading.content_hash, reading.fingerprint

@@ -55,13 +55,13 @@ class Timings:
 
     @property
     def speed(self) -> float:
-        """Seconds of video per second of wall time."""
+        """Seconds of encoded video per second of wall time."""
         return self.video_s / self.wall_s if self.wall_s > 0 else 0.0
 
 
 @dataclass
 class IndexReport:
-    """The files by result: encoded, with known content (unchanged, moved or copied), or failed with a reason."""
+    """The result for each file: `done` (encoded), `skipped` (its content is unchanged, moved or copied) or `failed`."""
 
     done: list[Path] = field(default_factory=list)
     skipped: list[Path] = field(default_factory=list)
@@ -69,11 +69,11 @@ class IndexReport:
     moved: list[Path] = field(default_factory=list)  # files in `skipped` that have a new path
     thumbnails: list[Path] = field(default_factory=list)  # known files whose missing thumbnails were added
     passages: dict[str, int] = field(default_factory=dict)  # number of new passages, by source
-    # indexed files that are truncated or whose times are estimated
+    # problems of indexed files, such as truncated files or estimated times
     warnings: list[Failure] = field(default_factory=list)
     timings: Timings = field(default_factory=Timings)
     linked: tuple[Path, ...] = ()  # links to folders, which were not followed
-    notice: str | None = None  # one line if the encoder is not the default one, or the sampling has changed
+    notice: str | None = None  # one line if `builtin` replaces the default encoder, or the sampling has changed
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class Progress:
     """A step of an indexing run, for a progress display."""
 
     path: Path
-    # "encoding", "done", "skipped", "moved", "copied" or "failed". Then "thumbnails" if thumbnails were added. Then
-    # "reading" and finally "passages" for each source of passages that reads the file.
+    # "encoding", "done", "skipped", "moved", "copied" or "failed"; then "thumbnails" if thumbnails were added; then
+    # "reading" and "passages" for each source of passages that reads the file
     state: str
     position: int  # number of finished files
     total: int
@@ -96,7 +96,7 @@ class Progress:
     passages: int = 0  # number of new passages
 
 
-# Called with every step, in the thread that called `index`. To pause indexing, a callback may wait.
+# Called with each step, in the thread that called `index`. While the callback waits, indexing is paused.
 ProgressCallback = Callable[[Progress], None]
 _Step = DecodingStep | EncodedFile
 
@@ -114,9 +114,8 @@ class Indexer:
         self._sampling = settings.sampling
         self._fps = settings.fps
         self._with_thumbnails = settings.thumbnails
-        # The calling thread updates `_by_path` and `_by_hash`. The decoding thread has already reached later files, so
-        # it keeps its own count `_copies`: how many records will have a content when the calling thread reaches the
-        # same file.
+        # The calling thread updates `_by_path` and `_by_hash`. The decoding thread is ahead of it. So this thread
+        # predicts in `_copies` how many records will have a content when the calling thread reaches the same file.
         self._by_path = {record.path: record for record in index.scan()}
         # records with the current sampling, by content hash, then by id
         self._by_hash: dict[str, dict[str, VideoRecord]] = {}
@@ -134,12 +133,12 @@ class Indexer:
         *,
         add_thumbnails: bool = False,
     ) -> IndexReport:
-        """Index files and report on each. A file that cannot be used does not affect the others.
+        """Index files, and return the report. A file that cannot be used does not affect the others.
 
-        `pictures_fps` is the frame rate of folders of pictures. With `add_thumbnails`, known files that lack thumbnails
-        are decoded again, but not encoded.
-
-        With `workers`, the workers decode and encode, and this process recognises known files and commits.
+        Args:
+            workers: Decode and encode the files. This process then only recognises known files and commits.
+            pictures_fps: The frame rate of folders of pictures.
+            add_thumbnails: Whether to decode known files without thumbnails again. They are not encoded again.
         """
         started = time.perf_counter()
         self._report = IndexReport()
@@ -147,8 +146,8 @@ class Indexer:
         self._pictures_fps = pictures_fps
         self._progress = progress
         self._estimate = Estimate(self._sizes_to_encode(paths))
-        # New paths come first. Otherwise, after a file was moved, a new file at its old path would replace the record
-        # of the moved file before the moved file is recognised.
+        # New paths come first, to recognise moved files. Otherwise a new file at the old path of a moved file would
+        # replace the record of the moved file.
         new_first = sorted(paths, key=lambda path: str(path) in self._by_path)
         files = [FileToIndex(path, self._by_path.get(str(path)), pictures_fps) for path in new_first]
         steps = self._decoding_steps(files) if workers is None else self._worker_steps(files, workers)
@@ -162,9 +161,9 @@ class Indexer:
         return self._report
 
     def _sizes_to_encode(self, paths: Sequence[Path]) -> dict[Path, int]:
-        """Return the sizes of the files that will probably be encoded: new files, and files with another sampling.
+        """Return the sizes of files that will probably be encoded: new files, and files with another sampling.
 
-        Changed files are not included. They are found when they are hashed.
+        Changed files are not included, because they are only found by their hashes.
         """
         sizes = {}
         for path in paths:
@@ -179,7 +178,7 @@ class Indexer:
     def _worker_steps(self, files: Sequence[FileToIndex], workers: Workers) -> Generator[_Step]:
         """Yield the steps that the workers return."""
         digests = frozenset(digest for digest, records in self._by_hash.items() if records)
-        # Workers skip files with known content. If the content is not known any more, the file is encoded here.
+        # Workers skip files with known content. If the content has been removed since, the file is encoded here.
         unknown: list[FileToIndex] = []
         for step in workers(files, digests):
             if isinstance(step, HashedFile) and not self._by_hash.get(step.digest):
@@ -233,7 +232,7 @@ class Indexer:
     def _will_be_known(self, record: VideoRecord | None, file: HashedFile) -> bool:
         """Return whether the table will have this content when the calling thread reaches the file."""
         if record is not None and record.sampling == self._sampling and file.digest != record.content_hash:
-            self._copies[record.content_hash] -= 1  # this file will replace the record
+            self._copies[record.content_hash] -= 1  # because this file will replace the record
         return self._copies[file.digest] > 0
 
     # -- the calling thread
@@ -390,7 +389,7 @@ class Indexer:
         )
 
     def _record_known(self, file: HashedFile) -> None:
-        """Record a file with known content: it is unchanged, touched, moved, or a copy."""
+        """Record a file with known content: it is unchanged or moved, has a new modification time, or is a copy."""
         record = self._by_path.get(str(file.path))
         if record is not None and record.sampling == self._sampling and file.digest == record.content_hash:
             if (record.size, record.mtime_ns) != (file.size, file.mtime_ns):
@@ -399,7 +398,7 @@ class Indexer:
             self._skip(file.path)
             return
         copies = self._by_hash.get(file.digest, {}).values()
-        # prefer a record whose path no longer exists: the file was moved
+        # prefer a record whose path no longer exists, because that file was moved
         copy = min(copies, key=lambda record: os.path.lexists(record.path), default=None)
         if copy is None:  # the first file with this content failed, so there is nothing to copy
             self._fail(file.path, f"{shown(file.path)}: has the same content as a file that failed before it")
@@ -423,7 +422,7 @@ class Indexer:
 
     def _copy_from(self, copy: VideoRecord, file: HashedFile, *, video_id: str) -> None:
         stored = self._index.get(copy.video_id)
-        assert stored is not None, "the writer's lock is held, so a known record stays"
+        assert stored is not None, "the writer's lock is held, so nobody else removes a known record"
         record = replace(
             copy,
             video_id=video_id,
@@ -448,7 +447,7 @@ class Indexer:
 
 
 def encode_with(model: SearchModel, video: StoredVideo) -> bytes:
-    """Return a model's encoding of a stored video. A FeatureError has the path of the video in its message."""
+    """Return a model's encoding of a stored video. The message of a FeatureError begins with the path of the video."""
     try:
         return model.encode_video(video.features)
     except FeatureError as error:

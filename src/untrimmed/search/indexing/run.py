@@ -1,4 +1,4 @@
-"""An indexing run: choose encoder, sampling and model, then index the files."""
+"""Run indexing: choose the encoder, sampling and model, then index the files."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -34,15 +34,14 @@ def index_files(
     sources: Mapping[str, Mapping[str, Any] | None],
     progress: ProgressCallback | None,
 ) -> tuple[LoadedEncoder, IndexReport]:
-    """Bring the library in a folder up to date with files; return its encoder and the report.
+    """Update the library in a folder from files. Return its encoder and the report.
 
     Args:
         choose_encoder: Returns the encoder for a library with these settings.
-        replace_empty: Ignore the settings of a library without videos.
-        thumbnails: Whether thumbnails of new videos are stored, see `Library.index`.
-        workers: Returns the workers that decode and encode for a library with these settings. Default: this process.
-        pictures_fps: The frame rate of folders of pictures among the files.
-        sources: Changes to the library's sources of passages, see `Library.index`.
+        replace_empty: Whether to ignore the settings of a library without videos.
+        workers: Returns the workers that decode and encode for a library with these settings. By default, this process
+            does.
+        thumbnails, pictures_fps, sources: See `Library.index`.
 
     Raises:
         UntrimmedError: The library has no settings, for example because a merge into it was interrupted.
@@ -107,11 +106,12 @@ def _settings(
 
 
 def _sampling(encoder: Encoder, previous: Sampling | None, fps: float | None, keyframes_only: bool | None) -> Sampling:
-    """Return the requested sampling.
+    """Return the sampling for this run.
 
-    An option that is not requested is taken from the library's settings; for a new library it is the encoder's default.
+    Options that are None are taken from the library's settings, or for a new library from the encoder.
 
-    Raises: ConfigError if only key frames are requested, and the encoder needs the frames between them.
+    Raises:
+        ConfigError: Only key frames are requested, but the encoder needs all frames.
     """
     default = Sampling(encoder.fps) if isinstance(encoder, ClipEncoder) else Sampling()
     previous = previous or default
@@ -129,7 +129,7 @@ def _sampling(encoder: Encoder, previous: Sampling | None, fps: float | None, ke
 def model_by_name(model: str | os.PathLike[str] | None, settings: Settings | None) -> SearchModel:
     """Return the training-free model with this name, or the trained model in this folder.
 
-    Without `settings`, as for a new library, the model is not checked against an encoder.
+    If `settings` is None, as for a new library, it is not checked that the model fits the library's encoder.
 
     Raises:
         CheckpointError: The folder has no model, or a damaged one.

@@ -21,27 +21,27 @@ from untrimmed.video.thumbnails import ThumbnailMaker, Thumbnails
 from untrimmed.video.timing import Timing
 
 _SAME_DURATION_S = 1e-6
-_BATCH_SIZE = 8  # frames to encode at a time; few, so that encoding starts early
+_BATCH_SIZE = 8  # number of frames that are encoded at a time; with few, encoding starts early
 
 
 @dataclass(frozen=True)
 class FoundVideos:
-    """The files that an indexing run reads, and the links to folders that it does not follow, as absolute paths."""
+    """Absolute paths of the files to index, and of links to folders that were not followed."""
 
     files: tuple[Path, ...]
     linked: tuple[Path, ...]
 
 
 def find_videos(paths: Iterable[Path], *, with_pictures: bool = False) -> FoundVideos:
-    """Find videos: the files in `paths`, and the video files below the folders in `paths`, sorted.
+    """Return the files in `paths`, and the video files in the folders in `paths` and their subfolders, sorted.
 
-    With `with_pictures`, a folder of numbered pictures (`untrimmed.video.pictures`) also counts as a video.
+    A file in `paths` may have any suffix. Hidden files and folders are ignored. Links to folders are only followed if
+    they are in `paths`; other links that lead out of these folders are returned in `linked`. An unreadable folder is
+    returned like a file, so that indexing reports it. If `with_pictures`, a folder of numbered pictures
+    (`untrimmed.video.pictures`) counts as a video.
 
-    A file in `paths` may have any suffix. Hidden files and folders are ignored. An unreadable folder is returned like a
-    file, so that indexing reports it. Links to folders are only followed if they are in `paths`. Other links that lead
-    out of the folders in `paths` are returned in `linked`.
-
-    Raises: UntrimmedError if a path does not exist or cannot be read.
+    Raises:
+        UntrimmedError: A path does not exist or cannot be read.
     """
     files: dict[Path, None] = {}
     links: dict[Path, None] = {}
@@ -83,9 +83,9 @@ class Failure:
 
 @dataclass(frozen=True)
 class FileToIndex:
-    """A file, and the library's record of the video at this path, if there is one.
+    """A file to index, and the library's record of the video at its path, if there is one.
 
-    `pictures_fps` is the frame rate of folders of pictures. With None, such folders are not videos.
+    `pictures_fps` is the frame rate of folders of pictures; None if such folders are not videos.
     """
 
     path: Path
@@ -95,7 +95,7 @@ class FileToIndex:
 
 @dataclass(frozen=True)
 class HashedFile:
-    """The state of a file, or of all pictures of a folder, before decoding, with a hash of its content."""
+    """The state of a file, or of a folder of pictures, before it is decoded, with a hash of its content."""
 
     path: Path
     size: int
@@ -103,7 +103,7 @@ class HashedFile:
     digest: str = ""  # empty if the path is neither a regular file nor a folder of pictures
 
     def require_unchanged(self) -> None:
-        """Raise a FeatureError if the file has changed since it was hashed, so that frames match the hash."""
+        """Raise a FeatureError if the file has changed since it was hashed. Then frames may not match the hash."""
         if _state(self.path) != (self.size, self.mtime_ns):
             raise FeatureError(f"{shown(self.path)}: changed while it was read; index it again when it is complete")
 
@@ -137,7 +137,7 @@ class StartedFile:
     _encoding: VideoEncoding | None = None
 
     def encode(self, batch: FrameBatch, encoder: Encoder, fps: float) -> None:
-        """Encode a batch of frames; `fps` is the number of vectors per second."""
+        """Encode a batch of frames. `fps` is the number of vectors per second of video."""
         started = time.perf_counter()
         if self._encoding is None:
             self._encoding = start_video(encoder, fps)
@@ -149,7 +149,7 @@ class StartedFile:
         self.times_s.append(times_s)
 
     def finish(self) -> EncodedFile:
-        """Encode the frames that the encoder held back, and return the complete file."""
+        """Encode the frames that the encoder has not encoded yet, and return the complete file."""
         stream = self.stream
         started = time.perf_counter()
         if self._encoding is not None:
@@ -173,7 +173,7 @@ class EndOfFrames:
 
 DecodingStep = HashedFile | StartedFile | FrameBatch | EndOfFrames | Failure
 FileResult = HashedFile | EncodedFile | Failure
-# A function that encodes files, in any order. Files whose hash is among the digests are not encoded.
+# A function that encodes files, and yields results in any order. Files with one of these digests are not encoded.
 Workers = Callable[[Iterable[FileToIndex], frozenset[str]], Iterator[FileResult]]
 
 
@@ -186,11 +186,15 @@ def decode(
     *,
     with_thumbnails: bool,
 ) -> Iterator[DecodingStep]:
-    """Yield the steps of a file: its start, its frames in batches, and their end.
+    """Yield the steps of decoding a file: its start, its frames in batches, and their end.
 
-    `read(path, fps)` opens a file; `fps` is the frame rate of folders of pictures. If the content of the file is known,
-    yield only its hash. If the file cannot be used, yield a failure. If `stop` is set, hashing ends. Thumbnails are
-    made here, because this thread mostly waits for the decoder.
+    If the content of the file is known, yield only its hash. If the file cannot be used, yield a failure. Thumbnails
+    are made here, because this thread mostly waits for the decoder.
+
+    Args:
+        read: Opens a file. Its second argument is the frame rate of folders of pictures.
+        is_known: Whether the library has the content of a file.
+        stop: If it is set, hashing ends early.
     """
     start_s = time.perf_counter()
     try:
@@ -223,8 +227,8 @@ def decode(
 def _hash(file: FileToIndex, sampling: str, stop: Event) -> HashedFile:
     """Return the hash of a file.
 
-    If the file has the recorded time and size, and the sampling is unchanged, the recorded hash is returned and the
-    file is not read.
+    If the time and size of the file are those in its record, and the sampling is unchanged, the hash is taken from the
+    record and the file is not read.
     """
     path = file.path
     record = file.record
@@ -245,12 +249,12 @@ def _hash(file: FileToIndex, sampling: str, stop: Event) -> HashedFile:
         return replace(hashed, digest=_hash_of_files(files, stop, start))
     if path.is_dir():
         os.scandir(path).close()  # raises an OSError with the reason if the folder cannot be read
-    # No hash is needed, because the reader refuses anything else.
+    # other paths need no hash, because the reader refuses them
     return replace(hashed, digest=content_hash(path, stop) if path.is_file() else "")
 
 
 def _state(path: Path) -> tuple[int, int]:
-    """Return the size and the time of the last change of a file, or of the pictures of a folder."""
+    """Return the size in bytes and the time of the last change in ns, of a file or of the pictures of a folder."""
     if path.is_dir() and (pictures := read_pictures(path, 1.0)) is not None:
         return pictures.state()
     stat = path.stat()
@@ -258,7 +262,10 @@ def _state(path: Path) -> tuple[int, int]:
 
 
 def content_hash(path: Path, stop: Event) -> str:
-    """Return a hash of all bytes of a file (BLAKE2b, 20 bytes). The hash is incomplete if `stop` is set meanwhile."""
+    """Return a hash of all bytes of a file (BLAKE2b, 20 bytes).
+
+    If `stop` is set, hashing ends and the hash is wrong.
+    """
     return _hash_of_files([path], stop)
 
 
@@ -285,18 +292,19 @@ def open_reader(settings: Settings, encoder: Encoder) -> VideoReader:
 
 @dataclass(frozen=True)
 class FileEncoder:
-    """Encodes files for a library with these settings. It can be sent to other processes.
+    """Encodes files for a library. It can be sent to other processes.
 
-    Each process calls `load` once, with the name of the encoder.
+    Each process calls `load` once, with the name of the library's encoder.
     """
 
     load: Callable[[str], LoadedEncoder]
     settings: Settings
 
     def __call__(self, file: FileToIndex, digests: frozenset[str]) -> FileResult:
-        """Encode a file, unless its content is among the digests or it cannot be used.
+        """Encode a file. If its digest is in `digests`, return only its hash; if it cannot be used, return a failure.
 
-        Raises: IndexMismatchError if the encoder that this process loads is not the library's.
+        Raises:
+            IndexMismatchError: The encoder that this process loads is not the library's.
         """
         steps = decode(
             file,
@@ -335,5 +343,5 @@ class FileEncoder:
         return _loaded_in_process[key]
 
 
-# what `load` returned, by encoder and sampling
+# encoders and readers of this process, by encoder and sampling
 _loaded_in_process: dict[tuple[str, float, bool], tuple[Encoder, VideoReader]] = {}
