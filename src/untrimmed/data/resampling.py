@@ -53,6 +53,16 @@ def normalise(rows: Float[np.ndarray, "T D"]) -> Float[np.ndarray, "T D"]:
     return rows / (np.linalg.norm(rows, axis=-1, keepdims=True) + 1e-5)
 
 
+def unit_rows(rows: Float[np.ndarray, "*N D"]) -> Float[np.ndarray, "*N D"]:
+    """Divide each row by its norm. A zero row remains zero.
+
+    >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    array([[0.6, 0.8],
+           [0. , 0. ]])
+    """
+    return rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), 1e-12)
+
+
 def prepare_video(
     frames: Float[np.ndarray, "T D"], *, num_clips: int, max_frames: int, fixed_frames: bool = False
 ) -> tuple[Float[np.ndarray, "L D"], Float[np.ndarray, "N D"]]:

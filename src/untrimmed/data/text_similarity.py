@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from untrimmed.data.layout import Layout
 from untrimmed.data.layouts import open_words, read_split
+from untrimmed.data.resampling import unit_rows
 
 Pooling = Literal["mean", "last"]
 
@@ -55,7 +56,7 @@ def pair_statistics(vectors: Float[np.ndarray, "Q D"]) -> tuple[float, float, fl
     >>> pair_statistics(np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0], [0.0, -1.0]]))
     (1.0, 0.0, 0.0, -1.0)
     """
-    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    unit = unit_rows(vectors)
     counts = np.zeros(BINS, dtype=np.int64)
     total = 0.0
     smallest = np.inf

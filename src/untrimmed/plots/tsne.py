@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 
 from untrimmed.data.dataset import RetrievalDataset
+from untrimmed.data.resampling import unit_rows
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.plots.style import BLACK, COLOURS, GREY, MARKERS, Axes, Figure, new_panels, short, styled
 from untrimmed.plots.timeline import part_similarities, parts
@@ -51,8 +52,7 @@ def closest_videos(
     """
     videos, counts = np.unique(video_index, return_counts=True)
     videos = videos[counts > 1]
-    means = np.array([sentence[video_index == video].mean(axis=0) for video in videos])
-    means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
+    means = unit_rows(np.array([sentence[video_index == video].mean(axis=0) for video in videos]))
     cosine = means @ means.T
     np.fill_diagonal(cosine, -np.inf)
     closest = [int(place) for place in np.unravel_index(cosine.argmax(), cosine.shape)]

@@ -18,6 +18,7 @@ from jaxtyping import Float
 from untrimmed.data.dataset import RetrievalDataset, load_dataset
 from untrimmed.data.layout import Layout
 from untrimmed.data.packed import RaggedRows
+from untrimmed.data.resampling import unit_rows
 from untrimmed.data.simulation.simulate import is_simulated, open_world
 from untrimmed.data.simulation.world import World
 from untrimmed.errors import FeatureError
@@ -80,7 +81,7 @@ def zero_shot(dataset: RetrievalDataset) -> dict[str, float]:
     """
     width = min(dataset.query_dim, dataset.video_dim)
     words, frames = (_means(rows)[:, :width] for rows in (dataset.features.words_packed, dataset.features.frames))
-    return retrieval_metrics(_unit(words) @ _unit(frames).T, dataset.video_index)
+    return retrieval_metrics(unit_rows(words) @ unit_rows(frames).T, dataset.video_index)
 
 
 def best_passage(dataset: RetrievalDataset, passages: RaggedRows) -> dict[str, float]:
@@ -91,8 +92,8 @@ def best_passage(dataset: RetrievalDataset, passages: RaggedRows) -> dict[str, f
     if passages.dim != dataset.query_dim:
         what = f"{dataset.name}: vectors of subtitles have width {passages.dim}, vectors of words {dataset.query_dim}"
         raise FeatureError(f"{what}; make both with one network")
-    words = _unit(_means(dataset.features.words_packed))
-    best = [(words @ _unit(passages.table(row)).T).max(axis=1) for row in range(len(dataset.video_ids))]
+    words = unit_rows(_means(dataset.features.words_packed))
+    best = [(words @ unit_rows(passages.table(row)).T).max(axis=1) for row in range(len(dataset.video_ids))]
     return retrieval_metrics(np.stack(best, axis=1), dataset.video_index)
 
 
@@ -131,13 +132,13 @@ class Ridge:
 
     def figures(self, dataset: RetrievalDataset, *, best_run: bool = False) -> dict[str, float]:
         """Score each caption's mapped mean word against each video's mean frame or best run of frames."""
-        queries = _unit((_means(dataset.features.words_packed) - self.mean_word) @ self.weights)
+        queries = unit_rows((_means(dataset.features.words_packed) - self.mean_word) @ self.weights)
         if best_run:
             frames = dataset.features.frames
             videos = (frames.table(row) - self.mean_frame for row in range(len(dataset.video_ids)))
             scores = np.stack([best_run_score(queries, rows) for rows in videos], axis=1)
         else:
-            scores = queries @ _unit(_means(dataset.features.frames) - self.mean_frame).T
+            scores = queries @ unit_rows(_means(dataset.features.frames) - self.mean_frame).T
         return retrieval_metrics(scores, dataset.video_index)
 
 
@@ -194,7 +195,3 @@ def best_frames_score(queries: Float[np.ndarray, "Q D"], frames: Float[np.ndarra
 
 def _means(tables: RaggedRows) -> Float[np.ndarray, "N D"]:
     return np.stack([tables.table(row).mean(axis=0, dtype=np.float32) for row in range(len(tables.lengths))])
-
-
-def _unit(rows: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N D"]:
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)

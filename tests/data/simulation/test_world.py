@@ -7,8 +7,9 @@ import pytest
 
 from tests.refusals import refused
 from untrimmed.data.annotations import Annotation
+from untrimmed.data.resampling import unit_rows
 from untrimmed.data.simulation.lexicon import Lexicon, content_words
-from untrimmed.data.simulation.world import BUILT_IN_SIDES, SimulationSettings, World, unit
+from untrimmed.data.simulation.world import BUILT_IN_SIDES, SimulationSettings, World
 from untrimmed.errors import ConfigError
 
 SMALL = SimulationSettings(query_dim=64, video_dim=80, teacher_dim=32)
@@ -37,7 +38,10 @@ def test_frames_are_nonnegative_and_often_zero():
 def test_the_vectors_of_a_word_in_different_sentences_are_similar():
     world = World(SMALL, [DOG, CAT])
     words, (other,) = world.words([DOG.text])[0], world.words(["dog"])
-    own = [unit(row - world.words(["zebra"])[0][0]) @ unit(other[0] - world.words(["zebra"])[0][0]) for row in words]
+    own = [
+        unit_rows(row - world.words(["zebra"])[0][0]) @ unit_rows(other[0] - world.words(["zebra"])[0][0])
+        for row in words
+    ]
     assert np.argmax(own) == 2  # a brown DOG
     assert max(own) < 1
     np.testing.assert_allclose(world.words([DOG.text, CAT.text])[0], words, atol=1e-5)  # together or alone
@@ -47,7 +51,7 @@ def test_features_are_nonlinear_in_the_hidden_meaning():
     """A least-squares map leaves more than a tenth of the variance of new rows unexplained."""
     world = World(replace(SMALL, noise=0.0, scene=0.0, shots=0.0))
     rng = np.random.default_rng(0)
-    inputs = unit(rng.standard_normal((4000, 96)))
+    inputs = unit_rows(rng.standard_normal((4000, 96)))
     for network in (world._text, world._vision):
         outputs = network(np.sqrt(1.5) * inputs)
         features = np.maximum(outputs, 0) if network is world._vision else outputs
@@ -69,7 +73,7 @@ def test_a_caption_is_visible_during_its_moment_only():
 def test_words_remain_visible_for_a_while():
     """Neighbouring frames of a long moment are more similar than distant frames."""
     long = replace(DOG, moments=((0.0, 3000.0),), duration_s=3000.0)
-    rows = unit(World(SMALL).events([long]))
+    rows = unit_rows(World(SMALL).events([long]))
     near, far = (rows[1:] * rows[:-1]).sum(axis=1).mean(), (rows[100:] * rows[:-100]).sum(axis=1).mean()
     assert near > far + 0.1
 
@@ -95,7 +99,7 @@ def test_the_teacher_is_informative_but_noisy():
     contrast = []
     for noise in (0.0, 1.0, 8.0):
         world = World(replace(SMALL, teacher_noise=noise, teacher_dim=256, distraction=0.0), [DOG, CAT])
-        similarity = (unit(world.teacher_frames([DOG])) @ world.teacher_sentence(DOG.text).T)[:, 0]
+        similarity = (unit_rows(world.teacher_frames([DOG])) @ world.teacher_sentence(DOG.text).T)[:, 0]
         contrast.append(similarity[20:40].mean() - np.delete(similarity, np.s_[20:40]).mean())
     assert 0.8 > contrast[0] > contrast[1] > contrast[2]
     assert contrast[1] > 0.05
@@ -146,7 +150,7 @@ def test_frames_show_parts_of_a_mixed_meaning():
     world = World(replace(SMALL, words="mixed", distraction=0.0), [DOG, CAT])
     similarity = world.events([DOG]) @ world.intent(DOG.text)
     assert similarity[20:40].max() > 0.4
-    assert len({round(value, 6) for value in unit(world.events([DOG]))[20:40] @ world.intent(DOG.text)}) > 1
+    assert len({round(value, 6) for value in unit_rows(world.events([DOG]))[20:40] @ world.intent(DOG.text)}) > 1
     np.testing.assert_array_equal(np.delete(similarity, np.s_[20:40]), 0)
 
 
@@ -173,7 +177,7 @@ def test_a_nonlinear_teacher_is_informative_and_not_a_linear_map():
     assert np.linalg.matrix_rank(linear.teacher_frames([long]), tol=1e-3) == 96
     frames = nonlinear.teacher_frames([long])
     assert np.linalg.matrix_rank(frames, tol=1e-3) > 190
-    similarity = (unit(frames) @ nonlinear.teacher_sentence(DOG.text).T)[:, 0]
+    similarity = (unit_rows(frames) @ nonlinear.teacher_sentence(DOG.text).T)[:, 0]
     assert similarity[100:200].mean() > np.delete(similarity, np.s_[100:200]).mean() + 0.1
 
 

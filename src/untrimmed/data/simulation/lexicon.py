@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from untrimmed.data.resampling import unit_rows
+
 FUNCTION_WORDS = frozenset((
     "a", "an", "the", "this", "that", "these", "those", "his", "her", "its", "their", "he", "she", "it", "you",
     "they", "him", "them", "himself", "herself", "one", "some", "another", "other", "is", "are", "was", "were",
@@ -73,13 +75,13 @@ class Lexicon:
             for word in dict.fromkeys(content_words(text)):
                 self.captions_with[word].append(index)
         self._num_texts = len(texts)
-        self._centres = unit(generator(seed, "clusters").standard_normal((CLUSTERS, MEANING_DIM)))
+        self._centres = unit_rows(generator(seed, "clusters").standard_normal((CLUSTERS, MEANING_DIM)))
         self.content = lru_cache(maxsize=4096)(self._content)
         self._word = lru_cache(maxsize=None)(self._new_word)
 
     def intent(self, text: str) -> Float[np.ndarray, " M"]:
         """Return the meaning of a sentence, a vector of length 1."""
-        return unit(self.content(text).meanings.sum(axis=0))
+        return unit_rows(self.content(text).meanings.sum(axis=0))
 
     def rare(self, texts: Sequence[str]) -> list[str]:
         """Return the distinct rare content words of the sentences, in order of appearance."""
@@ -95,7 +97,7 @@ class Lexicon:
         meanings = np.stack([self._weight(word) * self.meaning(word) for word in words])
         if self._mix is None:
             return Content(meanings, np.array([self._word(word)[1] for word in words]))
-        mixed = self._mix(unit(meanings.sum(axis=0)))
+        mixed = self._mix(unit_rows(meanings.sum(axis=0)))
         aspects = np.eye(ASPECTS).repeat(MEANING_DIM // ASPECTS, axis=1) * mixed
         return Content(aspects, generator(self.seed, "aspects", *words).beta(1.5, 1.5, ASPECTS))
 
@@ -105,9 +107,9 @@ class Lexicon:
 
     def _new_word(self, word: str) -> tuple[Float[np.ndarray, " M"], float]:
         rng = generator(self.seed, "word", word)
-        individual = unit(rng.standard_normal(MEANING_DIM))
+        individual = unit_rows(rng.standard_normal(MEANING_DIM))
         centre = self._centres[rng.integers(CLUSTERS)]
-        return unit(np.sqrt(1 - CENTRE_WEIGHT**2) * individual + CENTRE_WEIGHT * centre), float(rng.beta(1.5, 1.5))
+        return unit_rows(np.sqrt(1 - CENTRE_WEIGHT**2) * individual + CENTRE_WEIGHT * centre), float(rng.beta(1.5, 1.5))
 
 
 def tokens(text: str) -> list[str]:
@@ -126,11 +128,6 @@ def content_words(text: str) -> list[str]:
     ['man', 'sits', 'chair']
     """
     return [token for token in tokens(text) if token not in FUNCTION_WORDS] or tokens(text)
-
-
-def unit(rows: Float[np.ndarray, "*N D"]) -> Float[np.ndarray, "*N D"]:
-    """Normalise rows to length 1. A zero row remains zero."""
-    return rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), 1e-12)
 
 
 def generator(seed: int, *names: str) -> np.random.Generator:

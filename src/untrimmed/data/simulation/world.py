@@ -27,6 +27,7 @@ from jaxtyping import Bool, Float
 
 from untrimmed.config import Checked
 from untrimmed.data.annotations import Annotation, Span
+from untrimmed.data.resampling import unit_rows
 from untrimmed.data.simulation.lexicon import (
     MEANING_DIM,
     Lexicon,
@@ -34,7 +35,6 @@ from untrimmed.data.simulation.lexicon import (
     content_words,
     generator,
     tokens,
-    unit,
 )
 from untrimmed.errors import ConfigError
 from untrimmed.passages.passage import Passage
@@ -187,7 +187,7 @@ class World:
         self._common = COMMON * self._rng("common").standard_normal(settings.query_dim, dtype=np.float32)
         hidden_dim = MEANING_DIM + SURROUNDINGS_DIM
         self._vision = RandomNetwork(self._rng("vision"), hidden_dim, settings.video_dim, shift=-0.3)
-        self._scenes = unit(self._rng("scenes").standard_normal((NUM_SCENES, SURROUNDINGS_DIM)))
+        self._scenes = unit_rows(self._rng("scenes").standard_normal((NUM_SCENES, SURROUNDINGS_DIM)))
         teacher = self._rng("teacher").standard_normal((hidden_dim, settings.teacher_dim))
         self._teacher = teacher / np.sqrt(settings.teacher_dim)
         self._teacher_waves = RandomWaves(self._rng("teacher's waves"), hidden_dim, settings.teacher_dim)
@@ -200,10 +200,10 @@ class World:
 
     def _hidden_words(self, text: str) -> Float[np.ndarray, "W H"]:
         words = tokens(text)
-        noise = unit(self._rng("sentence", *words).standard_normal((len(words), MEANING_DIM)))
+        noise = unit_rows(self._rng("sentence", *words).standard_normal((len(words), MEANING_DIM)))
         meanings = np.stack([self._lexicon.meaning(word) for word in words])
         weight = MIXED_CONTEXT_WEIGHT if self.settings.words == "mixed" else CONTEXT_WEIGHT
-        return unit(np.concatenate([meanings, weight * self.intent(text) + NOISE_WEIGHT * noise], axis=1))
+        return unit_rows(np.concatenate([meanings, weight * self.intent(text) + NOISE_WEIGHT * noise], axis=1))
 
     def frames(self, captions: Sequence[Annotation]) -> Float[np.ndarray, "T D"]:
         """Return the frame features of a video: nonnegative, float32, at least one row.
@@ -277,16 +277,16 @@ class World:
 
     def teacher_sentence(self, text: str) -> Float[np.ndarray, "1 S"]:
         """Return the teacher's sentence vector, float32, of length 1. It has as much noise as the teacher's frames."""
-        noise = unit(self._rng("teacher's noise", *tokens(text)).standard_normal(MEANING_DIM))
+        noise = unit_rows(self._rng("teacher's noise", *tokens(text)).standard_normal(MEANING_DIM))
         noisy = self.intent(text) + self.settings.teacher_noise * noise
-        return unit(self._taught(noisy[None])).astype(np.float32)
+        return unit_rows(self._taught(noisy[None])).astype(np.float32)
 
     def _taught(self, hidden: Float[np.ndarray, "N H"]) -> Float[np.ndarray, "N S"]:
         """Map meanings, or hidden vectors of frames (which end with scene and shot), to the teacher's space."""
         width = hidden.shape[1]
         if self.settings.teacher_map == "linear":
             return hidden @ self._teacher[:width]
-        return self._teacher_waves(np.pad(unit(hidden), ((0, 0), (0, len(self._teacher) - width))))
+        return self._teacher_waves(np.pad(unit_rows(hidden), ((0, 0), (0, len(self._teacher) - width))))
 
     def _hidden_frames(
         self, captions: Sequence[Annotation], rng: np.random.Generator, noise: float
@@ -294,7 +294,7 @@ class World:
         """Return the hidden vector of each frame: event, surroundings (scene and shot) and noise."""
         events = self.settings.event * self.events(captions)
         clear = np.concatenate([events, self._surroundings(captions[0].video, len(events))], axis=1)
-        return clear + noise * unit(rng.standard_normal(clear.shape))
+        return clear + noise * unit_rows(rng.standard_normal(clear.shape))
 
     def _surroundings(self, video: str, num_frames: int) -> Float[np.ndarray, "T B"]:
         """Return the hidden vector of each frame's scene and shot.
@@ -303,10 +303,10 @@ class World:
         """
         settings = self.settings
         rng = self._rng("surroundings", video)
-        individual = unit(rng.standard_normal(SURROUNDINGS_DIM))
-        scene = unit(self._scenes[rng.integers(NUM_SCENES, size=3)].sum(axis=0) + 0.6 * individual)
+        individual = unit_rows(rng.standard_normal(SURROUNDINGS_DIM))
+        scene = unit_rows(self._scenes[rng.integers(NUM_SCENES, size=3)].sum(axis=0) + 0.6 * individual)
         shot = np.cumsum(rng.random(num_frames) < 1 / (SHOT_S * settings.frames_per_second))
-        shots = unit(rng.standard_normal((int(shot[-1]) + 1, SURROUNDINGS_DIM)))
+        shots = unit_rows(rng.standard_normal((int(shot[-1]) + 1, SURROUNDINGS_DIM)))
         return settings.scene * scene + settings.shots * shots[shot]
 
     def _event(self, text: str, num_frames: int, rng: np.random.Generator) -> Float[np.ndarray, "T M"]:
@@ -318,7 +318,7 @@ class World:
         drawn = rng.random((num_frames, len(meanings))) < visible
         is_new = rng.random(drawn.shape) > np.exp(-1 / (MEMORY_S * self.settings.frames_per_second))
         last_draw = np.maximum.accumulate(np.where(is_new, np.arange(num_frames)[:, None], 0), axis=0)
-        event = unit(np.take_along_axis(drawn, last_draw, axis=0) @ meanings)
+        event = unit_rows(np.take_along_axis(drawn, last_draw, axis=0) @ meanings)
         return self._strength(num_frames, rng)[:, None] * event
 
     def _strength(self, num_frames: int, rng: np.random.Generator) -> Float[np.ndarray, " T"]:
