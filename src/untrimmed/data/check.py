@@ -16,7 +16,7 @@ from untrimmed.data.layouts import open_frames, open_subtitles, open_teacher, op
 from untrimmed.data.packed import read_finite, teacher_caption
 from untrimmed.data.resampling import normalise
 from untrimmed.data.sources import VectorSource
-from untrimmed.data.subtitles import read_subtitles
+from untrimmed.data.subtitles import read_subtitles, width_error
 from untrimmed.errors import FeatureError, UntrimmedError
 
 MAX_LISTED = 10
@@ -178,8 +178,7 @@ def _check_subtitles(layout: Layout, videos: Sequence[str], values: bool) -> lis
         return [str(error)]
     problems = _check_source(source, present or videos, "video", values)
     if source.dim != width:
-        what = f"vectors of subtitles have width {source.dim}, vectors of words {width}"
-        problems.append(f"{source.place}: {what}; make both with one network")
+        problems.append(str(width_error(source.place, source.dim, width)))
     return problems
 
 

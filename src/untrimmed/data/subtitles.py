@@ -70,3 +70,9 @@ def write_subtitles(path: Path, passages: Passages) -> None:
         for video, of_video in passages.items()
     )
     write_rows(path, rows)
+
+
+def width_error(place: str, subtitle_dim: int, word_dim: int) -> FeatureError:
+    """Return the error for vectors of subtitles and words of different widths."""
+    what = f"vectors of subtitles have width {subtitle_dim}, vectors of words {word_dim}"
+    return FeatureError(f"{place}: {what}; make both with one network")

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from untrimmed.data.dataset import RetrievalDataset, load_dataset
+from untrimmed.data.subtitles import width_error
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.models.base import ModelConfig
 from untrimmed.presets.settings import FeatureSettings
@@ -73,7 +74,4 @@ def _require_passages(sizes: ModelConfig, dataset: RetrievalDataset, source: str
             f"load_dataset(..., max_passages={sizes.max_passages})"
         )
     if passages.dim != sizes.query_dim:
-        raise FeatureError(
-            f"{source}: vectors of subtitles have width {passages.dim}, vectors of words {sizes.query_dim}; make both "
-            "with one network"
-        )
+        raise width_error(source, passages.dim, sizes.query_dim)

@@ -21,7 +21,7 @@ from untrimmed.data.packed import RaggedRows
 from untrimmed.data.resampling import unit_rows
 from untrimmed.data.simulation.simulate import is_simulated, open_world
 from untrimmed.data.simulation.world import World
-from untrimmed.errors import FeatureError
+from untrimmed.data.subtitles import width_error
 from untrimmed.evaluation.recall import RECALL_AT, mean_average_precision, retrieval_metrics
 
 PENALTIES = tuple(float(10.0**power) for power in np.arange(-3, 4.5, 0.5))
@@ -90,8 +90,7 @@ def best_passage(dataset: RetrievalDataset, passages: RaggedRows) -> dict[str, f
     Raises: FeatureError for vectors of subtitles and words of different widths.
     """
     if passages.dim != dataset.query_dim:
-        what = f"{dataset.name}: vectors of subtitles have width {passages.dim}, vectors of words {dataset.query_dim}"
-        raise FeatureError(f"{what}; make both with one network")
+        raise width_error(dataset.name, passages.dim, dataset.query_dim)
     words = unit_rows(_means(dataset.features.words_packed))
     best = [(words @ unit_rows(passages.table(row)).T).max(axis=1) for row in range(len(dataset.video_ids))]
     return retrieval_metrics(np.stack(best, axis=1), dataset.video_index)
