@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from untrimmed.training.train import train
     from untrimmed.types import Moment
 
-# Public name -> module and attribute. Names are loaded on first use, so that `import untrimmed` is fast and needs no
-# torch.
+# Public name -> module and attribute. A module is imported when its name is first used, so `import untrimmed` is fast
+# and needs no torch.
 _PUBLIC = {
     "Annotation": "untrimmed.data.annotations:Annotation",
     "Failure": "untrimmed.search.indexing.video_files:Failure",

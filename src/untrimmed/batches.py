@@ -1,8 +1,10 @@
-"""Records of tensors: the batches that a model takes, and the encodings that it returns.
+"""Records of tensors: the input batches and the encodings of a model.
 
-Axes: Q queries, W words, V videos, L clips, T frames, D width of the model; E and C are the widths of word and frame
-features. Masks are False for padding. All records are frozen. `to`, `select` and `cat` apply to every tensor field, so
-a method can subclass `EncodedQueries` or `EncodedVideos` with more fields, and an attachment can add a record.
+Axes: Q queries, W words, V videos, L clips, T frames, D width of the model, E width of word features, C width of frame
+features. Masks are False for padding.
+
+All records are frozen. The methods `to`, `select` and `cat` apply to every tensor field. Therefore a method can
+subclass `EncodedQueries` or `EncodedVideos` and add fields, and an attachment can add a record.
 """
 
 import dataclasses
@@ -28,7 +30,7 @@ class Record:
 
     @classmethod
     def of(cls: type[R], record: "Record") -> R:
-        """Return the record itself, after checking that it has this class.
+        """Check that `record` is an instance of this class, and return it unchanged.
 
         Raises: ConfigError for a record of another class, for example the encodings of another method.
         """
@@ -40,19 +42,19 @@ class Record:
         return record
 
     def tensors(self) -> dict[str, Tensor]:
-        """The tensor fields that are not None, by name."""
+        """Return {field name: tensor} for all tensor fields that are not None."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
     def with_tensors(self: R, tensors: Mapping[str, Tensor]) -> R:
-        """A copy of the record with its tensors replaced by `tensors`. Keys are as in the result of `tensors()`."""
+        """Return a copy of the record that contains the given tensors. Keys are the same as in `tensors()`."""
         return dataclasses.replace(self, **tensors)
 
     def __len__(self) -> int:
         return len(next(iter(self.tensors().values())))
 
     def to(self: R, device: torch.device | str, dtype: torch.dtype | None = None) -> R:
-        """A copy of the record on another device. `dtype` applies to floating-point fields only."""
+        """Return a copy of the record on another device. `dtype` applies to floating-point fields only."""
         moved = {
             name: value.to(device, dtype if value.is_floating_point() else None, non_blocking=True)
             for name, value in self.tensors().items()
@@ -60,12 +62,15 @@ class Record:
         return self.with_tensors(moved)
 
     def select(self: R, rows: slice | Int[Tensor, " N"]) -> R:
-        """A record of the selected rows, in the order of `rows`."""
+        """Return a record of the selected rows, in the order of `rows`."""
         return self.with_tensors({name: value[rows] for name, value in self.tensors().items()})
 
     @classmethod
     def cat(cls: type[R], records: Sequence[R]) -> R:
-        """One record of all rows. Second axes of different lengths are padded with zeros (masks with False)."""
+        """Return one record with the rows of all `records`.
+
+        If second axes have different lengths, they are padded with zeros (masks with False).
+        """
         parts = [record.tensors() for record in records]
         return records[0].with_tensors({name: _cat_padded([part[name] for part in parts]) for name in parts[0]})
 
@@ -78,14 +83,17 @@ def _cat_padded(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def with_second_axis(tensor: Tensor, length: int) -> Tensor:
-    """The tensor with its second axis cut to `length`, or padded to it with zeros (or False)."""
+    """Return the tensor with its second axis cut to `length`, or padded to `length` with zeros (or False)."""
     missing = length - tensor.shape[1]
     return F.pad(tensor, [0, 0] * (tensor.ndim - 2) + [0, missing]) if missing else tensor
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueryBatch(Record):
-    """Word features of queries, zero-padded. `teacher` contains another model's sentence vectors, for distillation."""
+    """The zero-padded word features of queries.
+
+    `teacher` contains another model's sentence vectors, for distillation.
+    """
 
     words: Float[Tensor, "Q W E"]
     mask: Bool[Tensor, "Q W"]
@@ -94,7 +102,7 @@ class QueryBatch(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class VideoBatch(Record):
-    """Features of videos: a fixed number of clips per video, and frames that are zero-padded to the longest video.
+    """The features of videos: a fixed number of clips per video, and frames zero-padded to the longest video.
 
     `teacher` contains another model's frame vectors at the same times, for distillation. `passages` contains the
     vectors of the videos' subtitles.
@@ -113,9 +121,11 @@ class VideoBatch(Record):
 class TrainingBatch:
     """Videos with all their queries. `video_index[q]` is the row of the video that query q describes.
 
-    The other fields are annotations for losses, or None. `spans_s` has the start and end of each query's main moment in
-    seconds (NaN without a moment), `moments` all moments of each query, and `durations_s` the lengths of videos (NaN if
-    unknown). A tensor is None if the whole data set lacks the information.
+    The other fields are annotations for losses. A field is None if the data set does not have the annotation.
+
+    - `spans_s`: start and end of each query's main moment in seconds, NaN for a query without a moment.
+    - `moments`: all moments of each query.
+    - `durations_s`: length of each video in seconds, NaN if unknown.
     """
 
     queries: QueryBatch
@@ -128,7 +138,7 @@ class TrainingBatch:
     moments: tuple[tuple[tuple[float, float], ...], ...] | None = None
 
     def to(self, device: torch.device | str) -> "TrainingBatch":
-        """A copy of the batch on another device."""
+        """Return a copy of the batch on another device."""
         tensors = {name: getattr(self, name) for name in ("video_index", "spans_s", "durations_s")}
         return dataclasses.replace(
             self,
@@ -140,24 +150,26 @@ class TrainingBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class Encoded(Record):
-    """The encodings of a method, and by name the encodings of each attachment."""
+    """The encodings of a method. `attached` contains the encodings of each attachment by name."""
 
     attached: Mapping[str, Record] = dataclasses.field(default_factory=dict)
 
     def attach(self: X, name: str, record: Record) -> X:
-        """A copy with the encodings of one more attachment."""
+        """Return a copy that also contains the encodings of the attachment `name`."""
         return dataclasses.replace(self, attached={**self.attached, name: record})
 
     def tensors(self) -> dict[str, Tensor]:
-        """All tensors by name. For a tensor of an attachment, the name begins with the attachment's name:
-        `ral.words`."""
+        """Return {name: tensor} for all tensors.
+
+        The names of an attachment's tensors begin with the attachment's name, for example `ral.words`.
+        """
         attached = ((name, record.tensors()) for name, record in self.attached.items())
         return super().tensors() | {
             f"{name}.{key}": value for name, tensors in attached for key, value in tensors.items()
         }
 
     def with_tensors(self: X, tensors: Mapping[str, Tensor]) -> X:
-        """A copy with all tensors replaced by `tensors`. Keys are as in the result of `tensors()`."""
+        """Return a copy that contains the given tensors. Keys are the same as in `tensors()`."""
         fields = {name: value for name, value in tensors.items() if "." not in name}
         attached = {
             name: record.with_tensors(
@@ -170,23 +182,23 @@ class Encoded(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedQueries(Encoded):
-    """One vector per query, not normalised. A method with more encodings of a query defines a subclass in its file."""
+    """One vector per query, not normalised. Methods that encode a query as more vectors define a subclass."""
 
     sentence: Float[Tensor, "Q D"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedVideos(Encoded):
-    """The encodings of videos that attachments and search use, for any method. Fields that a method lacks are None.
+    """The encodings of videos that attachments and search use. A field is None if the method does not compute it.
 
-    The vectors are not normalised. `clips` have no mask. The contents of `frames` outside `frame_mask` are undefined. A
-    method with more encodings defines a subclass in its file.
+    The vectors are not normalised. There is no mask for `clips`. Values of `frames` outside `frame_mask` are undefined.
+    Methods that compute other encodings define a subclass.
     """
 
     clips: Float[Tensor, "V L D"] | None = None
     frames: Float[Tensor, "V T D"] | None = None
     frame_mask: Bool[Tensor, "V T"] | None = None
-    # set if `frames` contains only some frames; otherwise the mask determines the number
+    # number of frames of each video, if `frames` omits some of them; otherwise the mask determines the number
     num_frames: Int[Tensor, " V"] | None = None
 
 
@@ -197,14 +209,14 @@ def clips_of(videos: EncodedVideos) -> Float[Tensor, "V L D"]:
 
 
 def frames_of(videos: EncodedVideos) -> tuple[Float[Tensor, "V T D"], Bool[Tensor, "V T"]]:
-    """The fields `frames` and `frame_mask`, for retrieval methods that always set these fields."""
+    """Return `videos.frames` and `videos.frame_mask`, for retrieval methods that always set these fields."""
     assert videos.frames is not None
     assert videos.frame_mask is not None
     return videos.frames, videos.frame_mask
 
 
 def num_frames_of(videos: EncodedVideos) -> Int[Tensor, " V"]:
-    """The number of frames of each video, including frames that `frames` omits."""
+    """Return the number of frames of each video, including frames that `frames` omits."""
     if videos.num_frames is not None:
         return videos.num_frames
     _, mask = frames_of(videos)
@@ -213,12 +225,15 @@ def num_frames_of(videos: EncodedVideos) -> Int[Tensor, " V"]:
 
 @runtime_checkable
 class Encode(Protocol):
-    """Runs an encoder on batches. It chooses the device and number format, and may divide the rows among processes."""
+    """A function that runs an encoder on a record.
+
+    It chooses the device and the number format, and may divide the rows among processes.
+    """
 
     def __call__(self, encoder: Callable[[R], E], rows: R, /) -> E:
-        """The encodings of all rows."""
+        """Return the encodings of all rows."""
 
 
 def encode_here(encoder: Callable[[R], E], rows: R, /) -> E:
-    """Encode all rows in this process, on the device of the rows and in the number format of the rows."""
+    """Return the encodings of all rows, computed in this process on the device of `rows`."""
     return encoder(rows)

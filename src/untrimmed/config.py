@@ -1,7 +1,8 @@
 """Check settings and arguments against type annotations.
 
-Settings are typed dataclasses. `build` creates one from plain values (for example from YAML), and `to_plain` converts
-it back. `checked` and `Checked` apply the same checks to arguments of functions and of dataclass constructors.
+Settings are typed dataclasses. `build` creates a dataclass from plain values (for example from YAML), and `to_plain`
+converts a dataclass to plain values. `checked` applies the same checks to the arguments of functions, and `Checked` to
+the arguments of dataclass constructors.
 """
 
 import dataclasses
@@ -29,10 +30,10 @@ _SHORT_FLOAT_ERROR = re.compile(rf" is '{_SHORT_FLOAT.pattern}', expected a numb
 
 
 def build(cls: type[T], values: object, *, where: str = "configuration") -> T:
-    """An instance of the dataclass `cls` with these plain values, after checking each value against the annotation.
+    """Return an instance of the dataclass `cls` with the given plain values.
 
-    `where` names the source of the values in error messages. Integers are accepted as floats, lists as tuples, and
-    "inf" as infinity.
+    Each value is checked against the field's annotation. Integers are accepted as floats, lists as tuples, and "inf" as
+    infinity. `where` names the source of the values in error messages.
 
     Raises: ConfigError for an unknown or missing key, or a value of the wrong type.
     """
@@ -58,15 +59,16 @@ def build(cls: type[T], values: object, *, where: str = "configuration") -> T:
 
 
 def checked(**descriptions: str) -> Callable[[C], C]:
-    """A decorator that checks the arguments of every call against their annotations and converts them.
+    """Return a decorator that checks and converts the arguments of every call according to their annotations.
 
-    Arguments are converted as in `build`: for example, numpy scalars and one-number tensors become Python numbers.
-    Arrays and arguments annotated as Any are passed on unchecked. `descriptions` are the expected values in words, for
-    arguments whose annotation would be unclear in a message. Annotations are evaluated at the first call, so imports
-    stay fast.
+    Arguments are converted as in `build`. For example, numpy scalars and tensors of one number become Python numbers.
+    Arrays and arguments annotated as Any are not checked. `descriptions` describes the expected values of arguments
+    whose annotation would be unclear in an error message.
 
-    Raises: ConfigError at a call. The message names the argument, its value, the expected value and the function's
-    help.
+    Annotations are evaluated at the first call, so that imports are fast.
+
+    Raises: ConfigError when the decorated function is called. The message names the argument, its value, the expected
+    value and the function's help.
 
     >>> @checked()
     ... def wait(seconds: float) -> float:
@@ -114,13 +116,13 @@ def _convert_arguments(
 
 
 class Checked(type):
-    """Metaclass of settings: constructors of a dataclass and its subclasses check and convert arguments like `checked`.
+    """Metaclass of settings dataclasses. Their constructors check and convert arguments like `checked`.
 
     A decorator would not apply to subclasses, because each dataclass has its own constructor.
     """
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Return a new instance, after checking the arguments.
+        """Return a new instance with checked and converted arguments.
 
         Raises: ConfigError, as for `checked`.
         """
@@ -149,9 +151,9 @@ def _hints(cls: Any) -> dict[str, Any]:
 
 @functools.cache
 def _parameter_hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations of all parameters except *args and **kwargs.
+    """Return the annotations of all parameters except *args and **kwargs.
 
-    Return types are left out, because they may exist only for type checkers.
+    Return annotations are not evaluated, because their types may be imported only for type checkers.
     """
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     parameters = inspect.signature(function).parameters.values()
@@ -162,7 +164,7 @@ def _parameter_hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def converted(record: T, *, where: str) -> T:
-    """A copy of a dataclass instance whose fields are checked and converted as in `build`.
+    """Return a copy of a dataclass instance with its fields checked and converted as in `build`.
 
     Raises: ConfigError, as for `build`.
     """
@@ -214,7 +216,7 @@ def _convert_union(value: Any, hint: Any, where: str) -> Any:
 
 
 def _in_words(hint: Any) -> str:
-    """The values that an annotation allows, in words.
+    """Return a description of the values that an annotation allows.
 
     >>> _in_words(str | Path | None), _in_words(Literal["a", "b"]), _in_words(Callable[[int], None])
     ('a path or None', 'one of a, b', 'a function')
@@ -279,7 +281,7 @@ def _convert_scalar(value: Any, hint: Any, where: str) -> Any:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file.
+    """Return the mapping in a YAML file.
 
     Raises: ConfigError if the file cannot be read, is not YAML, or does not contain a mapping.
     """
@@ -296,7 +298,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The mapping in a JSON file that this package wrote.
+    """Return the mapping in a JSON file that this package has written.
 
     Raises: ConfigError if the file cannot be read, is not JSON, or does not contain a mapping.
     """
@@ -310,7 +312,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def parse_overrides(assignments: Iterable[str]) -> dict[str, Any]:
-    """Dotted keys and their values from `key=value` texts. The values are parsed as YAML.
+    """Return {dotted key: value} for texts of the form `key=value`. The values are parsed as YAML.
 
     >>> parse_overrides(["model.dim=256", "losses.optimal_matching=null"])
     {'model.dim': 256, 'losses.optimal_matching': None}
@@ -330,7 +332,9 @@ def parse_overrides(assignments: Iterable[str]) -> dict[str, Any]:
 
 
 def require_sections(keys: Iterable[str]) -> None:
-    """Raise a ConfigError if the key of a run's setting has no section.
+    """Check that the keys of a run's settings have sections, as in `train.epochs`.
+
+    Raises: ConfigError for a key without a section.
 
     >>> require_sections(["train.epochs", "epochs"])
     Traceback (most recent call last):
@@ -343,7 +347,7 @@ def require_sections(keys: Iterable[str]) -> None:
 
 
 def with_dotted_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert settings whose sections are mappings: the result has a dotted key for each setting.
+    """Return a copy of settings in which each nested mapping is replaced by dotted keys.
 
     >>> with_dotted_keys({"weights": {"nce": 0.1}, "train.epochs": 3})
     {'weights.nce': 0.1, 'train.epochs': 3}
@@ -355,7 +359,7 @@ def with_dotted_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of nested `values`, with the values of `overrides` at their dotted keys.
+    """Return a copy of the nested mapping `values` in which the values at the dotted keys of `overrides` are replaced.
 
     >>> override({"model": {"dim": 384}}, {"model.dim": 256, "model.dropout": 0.1})
     {'model': {'dim': 256, 'dropout': 0.1}}
@@ -375,9 +379,9 @@ def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[st
 
 
 def to_plain(config: Any) -> Any:
-    """Convert a dataclass to values for JSON or YAML, from which `build` creates it again.
+    """Convert a dataclass to values for JSON or YAML. `build` converts them back.
 
-    Infinity becomes "inf", and a function or class becomes its `reference_of`.
+    Infinity becomes "inf". A function or class becomes its name, as returned by `reference_of`.
     """
     if dataclasses.is_dataclass(config) and not isinstance(config, type):
         return {f.name: to_plain(getattr(config, f.name)) for f in dataclasses.fields(config)}
@@ -393,13 +397,13 @@ def to_plain(config: Any) -> Any:
 
 
 def reference_of(function: Callable[..., Any]) -> str:
-    """The name of a function or class in settings, as MODULE:NAME.
+    """Return the name of a function or class in settings: MODULE:NAME.
 
     >>> import json
     >>> reference_of(json.loads)
     'json:loads'
 
-    Raises: ConfigError for a callable that has no name in a module: a lambda, a partial, an object.
+    Raises: ConfigError for a lambda, a partial or an object, because they have no name in a module.
     """
     name = getattr(function, "__qualname__", "<lambda>")
     if name.endswith("<lambda>"):
@@ -410,9 +414,9 @@ def reference_of(function: Callable[..., Any]) -> str:
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested values as one mapping with dotted keys.
+    """Return nested mappings as one mapping with dotted keys.
 
-    Empty sections, and sections whose keys contain dots, stay mappings.
+    Nested mappings that are empty, or whose keys contain dots, stay mappings.
 
     >>> flat({"weights": {"nce": 0.1}, "losses": {}})
     {'weights.nce': 0.1, 'losses': {}}

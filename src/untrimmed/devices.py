@@ -1,4 +1,4 @@
-"""Chooses the device that a model runs on."""
+"""Choose the device that a model runs on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def check_device(name: str, *, mps: bool = False) -> None:
-    """Check that a device name is valid on some machine. PyTorch need not be installed.
+    """Check the form of a device name, without checking that this machine has the device. PyTorch is not needed.
 
     Raises: ConfigError for an unknown name.
     """
@@ -23,7 +23,7 @@ def check_device(name: str, *, mps: bool = False) -> None:
 
 
 def choose_device(name: str | torch.device, *, mps: bool = False) -> torch.device:
-    """The device of this name. `auto` selects CUDA, else Apple's GPU (only with `mps`), else the CPU.
+    """Return the device of this name. `auto` selects CUDA, else Apple's GPU (only with `mps`), else the CPU.
 
     Raises: ConfigError for an unknown name, or a device that this machine does not have.
     """
@@ -46,7 +46,7 @@ def choose_device(name: str | torch.device, *, mps: bool = False) -> torch.devic
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception reports that the device, or this machine, has too little memory."""
+    """Whether an exception reports that the device or the machine has too little memory."""
     import torch
 
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(error)

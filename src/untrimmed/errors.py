@@ -1,7 +1,7 @@
-"""The errors that this package raises about files, configuration, requests and arguments of public calls.
+"""The errors that this package raises for wrong files, settings, requests and arguments.
 
-Every message states the thing, its value, the expected value and the next step. The command line prints the message on
-one line and exits with a non-zero code. Any other exception is a bug and keeps its traceback.
+Every message names the file or setting, its value, the expected value and what the user can do. The command line prints
+the message on one line and exits with a non-zero code. Any other exception is a bug, and is shown with its traceback.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ConfigError(UntrimmedError, ValueError):
 
 
 class NoTimelineError(ConfigError):
-    """A method encodes a video as one vector, so moments cannot be found in the encodings."""
+    """The method encodes a video as one vector, so it cannot find moments."""
 
 
 class UnknownNameError(UntrimmedError, LookupError):
@@ -65,7 +65,7 @@ class UnknownNameError(UntrimmedError, LookupError):
 
     @classmethod
     def among(cls, what: str, name: str, known: Iterable[str]) -> UnknownNameError:
-        """An error that suggests the most similar known name and lists all of them.
+        """Return an error that suggests the most similar known name and lists all known names.
 
         >>> print(UnknownNameError.among("model", "mssl", ["jsg", "ms_sl"]))
         no model named 'mssl'. Did you mean 'ms_sl'? Known: jsg, ms_sl
@@ -99,11 +99,11 @@ class IndexBusyError(UntrimmedError, RuntimeError):
 
 
 class StaleVersionError(UntrimmedError, RuntimeError):
-    """A request to change a stored object gives a version that is not the object's current version."""
+    """A request to change a stored object names an old version of the object."""
 
 
 def require_type(value: object, kinds: Any, what: str, expected: str) -> None:
-    """Raise a ConfigError unless a Python argument has one of these types (a type, or `A | B`).
+    """Raise a ConfigError unless `value` has one of the types `kinds` (a type, or `A | B`).
 
     >>> require_type(3, str, "method", "a name")
     Traceback (most recent call last):
@@ -115,7 +115,7 @@ def require_type(value: object, kinds: Any, what: str, expected: str) -> None:
 
 
 def shown_value(value: object) -> str:
-    """A value for a one-line message, or its class if it is long.
+    """Return the text of a value for a one-line message. A long value is shown as its type.
 
     >>> shown_value("8"), shown_value(list(range(99)))
     ("'8'", 'a list')
@@ -125,7 +125,9 @@ def shown_value(value: object) -> str:
 
 
 def missing_package(error: ModuleNotFoundError) -> str | None:
-    """A one-line message with the command that installs a missing package, or None if no extra contains the package.
+    """Return a one-line message with the command that installs a missing package.
+
+    The result is None if no extra of this package contains the missing package.
 
     >>> missing_package(ModuleNotFoundError("No module named 'av.video'", name="av.video"))
     "this needs the package 'av', which is not installed; run: pip install 'untrimmed[video]'"
@@ -137,7 +139,7 @@ def missing_package(error: ModuleNotFoundError) -> str | None:
 
 
 def one_line(error: BaseException) -> str:
-    """The message of any exception on one line, or its class if the message is empty.
+    """Return at most 200 characters of an exception's message on one line, or its class if the message is empty.
 
     >>> one_line(ValueError("not a\\n  number")), one_line(TimeoutError())
     ('not a number', 'TimeoutError')
@@ -146,12 +148,12 @@ def one_line(error: BaseException) -> str:
 
 
 def shown(path: Path) -> str:
-    """A path for a one-line message. If it contains line ends or bytes that are not text, it is quoted and escaped."""
+    """Return a path as text for a one-line message. Paths with unprintable characters are quoted and escaped."""
     return str(path) if str(path).isprintable() else repr(str(path))
 
 
 def named(names: Iterable[str], limit: int = 3) -> str:
-    """A text with the first few names, and the number of further names, for a message.
+    """Return the first names as text for a message, with the number of further names.
 
     >>> named(["a", "b", "c", "d"])
     'a, b, c and 1 more'
@@ -162,12 +164,12 @@ def named(names: Iterable[str], limit: int = 3) -> str:
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:
-    """A hint for a message: ". Did you mean 'x'?" if a known name is similar, else "".
+    """Return the hint ". Did you mean 'x'?" for a message if a known name is similar, else "".
 
     >>> nearest("temprature", ["temperature", "dim"])
     ". Did you mean 'temperature'?"
     """
-    import difflib  # imported here because every command imports this file, and few need a hint
+    import difflib  # imported here, because every command imports this file but few commands need a hint
 
     match = difflib.get_close_matches(name, list(choices), n=1)
     return f". Did you mean {match[0]!r}?" if match else ""

@@ -1,12 +1,12 @@
 """Import plug-ins: modules outside the package that register methods, attachments, losses, benchmarks and layouts.
 
-A plug-in is imported by the program, by `--import` or `import_module`, or because an installed package lists it in its
-entry points (group `untrimmed.plugins`). A saved model lists the plug-ins that it needs, and `require` imports them
-when the model is loaded.
+A plug-in is imported by the user's program, by `--import` or `import_module`, or because an installed package lists the
+plug-in in its entry points (group `untrimmed.plugins`). A saved model lists the plug-ins that it needs. `require`
+imports them when the model is loaded.
 
-A model may come from a stranger, so `require` only executes trusted files: those that this user has imported before, by
-the same name, from the same path and with the same content. This also applies to the files that they import. Installed
-packages are always trusted. The list of trusted files is in the user's data folder, never next to the model.
+A model may come from a stranger, so `require` executes only trusted files, and trusted files may import only trusted
+files. A file is trusted if this user has imported it before, and its module name, path and content are unchanged.
+Installed packages are always trusted. The list of trusted files is in the user's data folder, never next to the model.
 """
 
 import importlib
@@ -48,16 +48,16 @@ class PluginModule:
 
 
 _IMPORTED: dict[str, PluginModule] = {}  # modules that `import_module` has imported
-# entry points that were already tried; loading one may start the loading of all
+# Entry points that `load_installed` has tried. Loading an entry point may call `load_installed` again.
 _INSTALLED: set[str] = set()
 
 
 def import_module(module: str | os.PathLike[str]) -> PluginModule:
-    """Import a module by its name, or a `.py` file by its path. The names that it registers can then be used.
+    """Import a plug-in: a module by its name, or a `.py` file by its path.
 
-    We look for a module on Python's path and then in the current folder. A file can import modules from its own folder.
-    Models that are saved afterwards list the module, and this user can load these models without naming the module
-    again.
+    Modules are searched for on Python's path and then in the current folder. A file can import modules from its own
+    folder. Models that are saved afterwards list the plug-in. This user can load such models without importing the
+    plug-in first.
 
     Raises: ConfigError if the module does not exist or raises an error.
     """
@@ -69,9 +69,9 @@ def import_module(module: str | os.PathLike[str]) -> PluginModule:
 
 
 def load_object(reference: str) -> Any:
-    """Return the function or class MODULE:NAME or FILE.py:NAME. The module is found as by `import_module`.
+    """Return the function or class MODULE:NAME or FILE.py:NAME.
 
-    Models that are saved afterwards do not list the module.
+    The module is searched for as in `import_module`. Models that are saved afterwards do not list the module.
 
     Raises: ConfigError if the module cannot be imported, or has no such name.
     """
@@ -90,14 +90,14 @@ def load_object(reference: str) -> Any:
 
 
 def imported() -> list[PluginModule]:
-    """The modules imported by `import_module`, which another process can import with `import_again`."""
+    """Return the modules imported by `import_module`. Another process can import them with `import_again`."""
     return list(_IMPORTED.values())
 
 
 def import_again(plugin: PluginModule) -> None:
     """Import a module that another process of this program has imported.
 
-    Raises: the errors of `import_module`.
+    Raises: ConfigError, as for `import_module`.
     """
     _execute(plugin)
     _IMPORTED[plugin.name] = plugin
@@ -105,7 +105,7 @@ def import_again(plugin: PluginModule) -> None:
 
 @cache
 def load_installed() -> None:
-    """Import the plug-ins of installed packages, once. If one fails, the log gets a warning."""
+    """Import the plug-ins of installed packages at the first call. If a plug-in fails, a warning is logged."""
     for entry in importlib.metadata.entry_points(group=GROUP):
         if entry.value not in _INSTALLED:
             _INSTALLED.add(entry.value)
@@ -117,9 +117,9 @@ def load_installed() -> None:
 
 
 def plugins_of(classes: Iterable[type]) -> list[PluginModule]:
-    """The modules imported by `import_module`, and the modules outside this package that define these classes.
+    """Return the modules imported by `import_module`, and the modules outside this package that define `classes`.
 
-    The running program (`__main__`) is omitted, because importing it would run it again.
+    `__main__` is omitted, because importing it would run the user's program again.
     """
     plugins = dict(_IMPORTED)
     for name in dict.fromkeys(cls.__module__ for cls in classes):
@@ -149,7 +149,7 @@ def require(plugins: Iterable[PluginModule], folder: Path | str) -> None:
 
 
 def trust(plugins: Iterable[PluginModule]) -> None:
-    """Add these plug-ins, and all files imported so far, to the user's list of trusted files."""
+    """Add these plug-ins, and all files that are already imported, to the user's list of trusted files."""
     new = list(plugins)
     trusted = _trusted()
     extended = trusted | {(plugin.name, plugin.file): plugin for plugin in [*new, *(_imported() if new else ())]}
@@ -162,7 +162,7 @@ def trust(plugins: Iterable[PluginModule]) -> None:
 
 
 class _RefusedError(ConfigError):
-    """A model lists a file that is not trusted, or a listed file imports such a file."""
+    """A model lists a file that is not trusted, or a trusted file imports a file that is not trusted."""
 
 
 class _Guard(MetaPathFinder):
@@ -182,7 +182,7 @@ class _Guard(MetaPathFinder):
 
 @contextmanager
 def _only_trusted(folder: Path | str) -> Iterator[None]:
-    """During the `with` block, only trusted and installed modules can be imported."""
+    """Return a context in which only trusted and installed modules can be imported."""
     guard = _Guard(folder)
     sys.meta_path.insert(0, guard)
     try:
@@ -192,7 +192,7 @@ def _only_trusted(folder: Path | str) -> Iterator[None]:
 
 
 def _imported() -> Iterator[PluginModule]:
-    """Yield all modules that are imported from files, except the program itself and installed modules."""
+    """Yield all modules that are imported from files, except `__main__` and installed modules."""
     for name, module in list(sys.modules.items()):
         file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
         if file and name != "__main__" and not is_installed(file):
@@ -238,7 +238,7 @@ def _trust_file() -> Path:
 
 
 def _trusted() -> dict[tuple[str, str], PluginModule]:
-    """The user's list of trusted files, by module name and file."""
+    """Return the user's list of trusted files as {(module name, file): module}."""
     try:
         plugins = read_plugins(json.loads(_trust_file().read_text(encoding="utf-8")))
     except (OSError, ValueError):
@@ -247,7 +247,10 @@ def _trusted() -> dict[tuple[str, str], PluginModule]:
 
 
 def _find(module: str) -> PluginModule:
-    """The file of a module, found without executing any code."""
+    """Return the name, file and hash of a module, without executing any code.
+
+    Raises: ConfigError if there is no such module or file.
+    """
     if module.endswith(".py") or os.sep in module:
         path = Path(module).expanduser().resolve()
         if not path.is_file() or path.suffix != ".py":
@@ -264,7 +267,10 @@ def _find(module: str) -> PluginModule:
 
 
 def _spec(module: str) -> ModuleSpec | None:
-    """Like `importlib.util.find_spec`, but it imports no parent packages, and also searches the current folder."""
+    """Return the spec of a module, like `importlib.util.find_spec`, or None if there is no such module.
+
+    Unlike `importlib.util.find_spec`, this does not import parent packages, and also searches the current folder.
+    """
     top, *children = module.split(".")
     try:
         spec = importlib.util.find_spec(top) or PathFinder.find_spec(top, [os.getcwd()])
@@ -285,7 +291,7 @@ def _plugin(name: str, path: Path) -> PluginModule:
 
 
 def _execute(plugin: PluginModule) -> None:
-    """Import a module from its file, unless it is imported already.
+    """Import a module from its file, unless the module is already imported.
 
     Raises: ConfigError if another module has the same name, or if the module raises an error.
     """
@@ -329,9 +335,9 @@ def _import(plugin: PluginModule, path: Path) -> None:
 
 
 def read_plugins(values: object) -> list[PluginModule]:
-    """The list of plug-ins that `plain` has written.
+    """Return the list of plug-ins from the result of `plain`.
 
-    Raises: ValueError for values of another form.
+    Raises: ValueError for any other value.
     """
     if not isinstance(values, list) or not all(
         isinstance(entry, Mapping) and {*map(type, entry.values())} == {str} for entry in values
@@ -344,5 +350,5 @@ def read_plugins(values: object) -> list[PluginModule]:
 
 
 def plain(plugins: Iterable[PluginModule]) -> list[dict[str, str]]:
-    """Convert plug-ins to a list for JSON."""
+    """Return plug-ins as values that can be stored as JSON."""
     return [asdict(plugin) for plugin in plugins]

@@ -34,7 +34,7 @@ class NumberFormat:
 
 
 def read_precision(name: str) -> Precision:
-    """Return the name itself, after checking it.
+    """Check the name of a precision, and return it unchanged.
 
     Raises: ConfigError for an unknown name.
     """
@@ -44,7 +44,7 @@ def read_precision(name: str) -> Precision:
 
 
 def choose_format(precision: str, device: str) -> NumberFormat:
-    """The format for a device (by its name in torch: cpu, cuda:0, mps).
+    """Return the number format for a device. `device` is a torch name: cpu, cuda:0, mps.
 
     Raises: ConfigError for an unknown precision.
     """
@@ -59,9 +59,9 @@ def choose_format(precision: str, device: str) -> NumberFormat:
 def has_fast_bfloat16(device: str) -> bool:
     """Whether a device multiplies bfloat16 faster than float32: a GPU with bfloat16 units, or a CPU with AMX.
 
-    On other devices torch converts the numbers. On a CPU with AVX-512 but without bfloat16 instructions, a product took
-    2.4 times as long as in float32. With oneDNN limited to AVX2 it took 13 times as long, so the limit
-    `ONEDNN_MAX_CPU_ISA` is respected.
+    On other devices torch converts the numbers, which is slow. On a CPU with AVX-512 but without bfloat16 instructions,
+    a bfloat16 product took 2.4 times as long as a float32 product. If `ONEDNN_MAX_CPU_ISA` limited oneDNN to AVX2, it
+    took 13 times as long. Therefore the result is False under such a limit.
     """
     if device.startswith("cuda"):
         import torch
@@ -73,13 +73,15 @@ def has_fast_bfloat16(device: str) -> bool:
 
 
 def has_exact_int8() -> bool:
-    """Whether the processor adds products of 8-bit numbers exactly (x86 with VNNI), without limiting sums to 16
-    bits."""
+    """Whether the processor sums products of 8-bit numbers exactly (x86 with VNNI).
+
+    x86 processors without VNNI limit the sums to 16 bits.
+    """
     return not cpu_words().isdisjoint(_VNNI)
 
 
 def cpu_words() -> frozenset[str]:
-    """The words in Linux's description of the processor, including instruction sets. Empty on other systems."""
+    """Return the words of /proc/cpuinfo, which include the instruction sets. Empty on systems other than Linux."""
     if not _CPU_INFO.is_file():
         return frozenset()
     return frozenset(_CPU_INFO.read_text(encoding="utf-8", errors="replace").split())

@@ -1,4 +1,4 @@
-"""A span of a video. This module imports no numpy, so that a command that asks a running service starts quickly."""
+"""A span of a video. This module does not import numpy, so that commands that query a running service start quickly."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class MatchedWord:
-    """A word that a passage and the query share: its place `text[start:end]` in the passage, and its time if known."""
+    """A word that occurs in a passage and in the query: the word is `text[start:end]` of the passage.
+
+    Its times are None if they are not known.
+    """
 
     start: int
     end: int
@@ -18,19 +21,22 @@ class MatchedWord:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Why a moment matches: its pictures (`seen`), or a passage that is spoken or shown as text in the moment."""
+    """Why a moment matches the query: by its pictures, or by a passage that is spoken or shown as text."""
 
     mode: str  # seen, said or written
     start_s: float
     end_s: float
-    text: str = ""  # of the passage; empty if the moment is seen
-    source: str = ""  # of the passage: subtitle, speech, screen, or that of a plug-in
+    text: str = ""  # text of the passage; empty for mode `seen`
+    source: str = ""  # source of the passage: subtitle, speech, screen, or the name of a plug-in's source
     language: str = ""
     words: tuple[MatchedWord, ...] = ()
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Evidence:
-        """Read the result of `asdict`; KeyError or TypeError for other data."""
+        """Return the evidence from the result of `asdict`.
+
+        Raises: KeyError or TypeError for other data.
+        """
         return cls(**{**data, "words": tuple(MatchedWord(**word) for word in data["words"])})
 
 
@@ -38,18 +44,18 @@ class Evidence:
 class Moment:
     """A span of one video in seconds, and its score (higher is better).
 
-    `peak_s` is the most relevant time in the span. It is None if it is not known, as for annotated moments. Moments
-    with the same span and score are equal.
+    `peak_s` is the most relevant time in the span, or None if it is not known, as for annotated moments. Moments with
+    the same span and score are equal.
     """
 
     start_s: float
     end_s: float
     score: float = 0.0
     peak_s: float | None = field(default=None, compare=False)
-    # Why the moment matches, the strongest reason first. Empty if the search had only pictures to compare.
+    # Why the moment matches, strongest evidence first. Empty if the search compared only pictures.
     evidence: tuple[Evidence, ...] = field(default=(), compare=False)
 
     @property
     def picture_s(self) -> float:
-        """The time of the picture that shows the moment: its peak, or its middle if the peak is not known."""
+        """The time of the picture that represents the moment: the peak, or the middle if the peak is not known."""
         return (self.start_s + self.end_s) / 2 if self.peak_s is None else self.peak_s

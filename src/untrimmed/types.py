@@ -1,4 +1,4 @@
-"""The values that encoders return: features of videos and sentences.
+"""The features of videos and sentences that encoders return.
 
 Axis letters are the same in all signatures: Q queries, W words, V videos, L clips, T frames, D width, H heads,
 K prototypes. docs/glossary.md lists all of them.
@@ -14,9 +14,9 @@ from untrimmed.span import Moment as Moment
 
 @dataclass(frozen=True)
 class FrameFeatures:
-    """The sampled frames of one video as an encoder's vectors.
+    """The vectors of one video's sampled frames.
 
-    Times are presentation times in seconds from the first frame of the video, in increasing order.
+    `times_s` contains presentation times in seconds after the first frame of the video, in increasing order.
     """
 
     vectors: Float[np.ndarray, "T D"]
@@ -26,9 +26,9 @@ class FrameFeatures:
 
 @dataclass(frozen=True)
 class Reading:
-    """How much of a sentence the encoder used: its unknown words, and how many words it read (None: all).
+    """Which words of a sentence the encoder used: `num_words_read` (None: all), except those in `unknown`.
 
-    If `is_understood` is False, the encoder knows no word, so the sentence's vector has no meaning.
+    If `is_understood` is False, the encoder knows no word of the sentence, and the sentence's vector is meaningless.
     """
 
     unknown: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class TextFeatures:
-    """One sentence as vectors: the whole sentence, in the space of the frames, and each word."""
+    """The vectors of one sentence and of its words. `sentence` is in the same vector space as frames."""
 
     text: str
     sentence: Float[np.ndarray, " D"]
