@@ -1,14 +1,13 @@
-"""Published settings: one YAML file per method and data set, with the paper's table or section for every number.
+"""Published settings: one YAML file per method and data set. For every number, it names the paper's table or section.
 
-`load_preset` merges up to four kinds of files. All files have the same sections, and later files override earlier
-files:
+`load_preset` merges up to four kinds of files with the same sections. Later files override earlier files:
 
 1. `<method>/<dataset>.yaml`: the method alone.
-2. `attachments/<name>/<dataset>.yaml`: what an attachment adds to any method.
+2. `attachments/<name>/<dataset>.yaml`: the settings that an attachment adds to any method.
 3. `<method>+<attachment>/<dataset>.yaml`: changes for this method whenever it has the attachment.
 4. `<method>+<attachment>+<attachment>/<dataset>.yaml`: changes for exactly this set of attachments.
 
-A method or attachment from outside this package needs no file: its preset consists of the defaults of its `Config` and
+A method or attachment from outside this package needs no file. Its preset consists of the defaults of its `Config` and
 its `training_defaults`. `choose_preset` also accepts any YAML file with the same sections.
 """
 
@@ -29,17 +28,19 @@ if TYPE_CHECKING:
     from untrimmed.models.base import ModelConfig, RetrievalModel
 
 FOLDER = Path(__file__).parent
-OWN_DATA_PRESET = "tvr"  # preset for a data set without a preset; the widths come from the data set's features
-# TVR's widths, used until the features are read if the preset sets no widths.
+OWN_DATA_PRESET = "tvr"  # preset for data sets that have no preset; their features determine the widths
+# TVR's feature widths. They apply until the features are read, if the preset sets no widths.
 WIDTHS = {"query_dim": 768, "video_dim": 3072}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """All settings of a run: the model, attached losses, the weight of each loss term, training, features.
+    """All settings of a run.
 
-    The method's `Config` checks `model` and `losses`. `reported` has the authors' results in percent by metric. In a
-    preset file, `reported` may name a row of `published.yaml` instead: `[paper, table, row, column]`.
+    - `model` and `losses`: settings of the model and of attached losses. The method's `Config` checks them.
+    - `weights`: the weight of each loss term.
+    - `reported`: the authors' results in percent by metric. In a preset file, `reported` may instead name a row of
+      `published.yaml`: `[paper, table, row, column]`.
     """
 
     method: str
@@ -62,16 +63,16 @@ class Preset:
         return self.model | {"losses": self.losses}
 
     def sizes(self) -> "ModelConfig":
-        """Return the model's settings, checked and with all defaults.
+        """Return the model's settings after checking them. Missing settings have their default values.
 
         Raises: ConfigError for an unknown setting or a wrong value.
         """
-        from untrimmed.models.registry import configure  # imports torch, which reading a preset does not need
+        from untrimmed.models.registry import configure  # imports torch, which is not needed to read a preset
 
         return configure(self.name, self.settings, where=f"{self.method}/{self.dataset}")
 
     def weights_in(self, sizes: "ModelConfig") -> dict[str, float]:
-        """Return the weights of the loss terms, without terms that these settings turn off."""
+        """Return the weights of the loss terms, without the terms that `sizes` turns off."""
         return {name: weight for name, weight in self.weights.items() if name not in sizes.absent_terms}
 
 
@@ -80,10 +81,10 @@ def choose_preset(
 ) -> Preset:
     """Return the settings of a method on a data set.
 
-    `preset` is either another data set with a preset, or a YAML file for this method with the same or fewer
-    attachments. The default is the preset of `data`, or `OWN_DATA_PRESET` if `data` has no preset.
+    `preset` is either the name of another data set that has a preset, or a YAML file for this method with the same or
+    fewer attachments. The default is the preset of `data`, or `OWN_DATA_PRESET` if `data` has no preset.
 
-    Raises: the errors of `load_preset`, and ConfigError for a file that is for another method.
+    Raises: the errors of `load_preset`, and ConfigError for a file of another method.
     """
     name = ModelName.of(method)
     if not is_file(preset):
@@ -100,7 +101,10 @@ def choose_preset(
 
 
 def preset_method(path: Path) -> ModelName:
-    """Return the method that a YAML file is for. Raises: ConfigError for a file that is not a preset."""
+    """Return the name of the method to which the settings in a YAML file belong.
+
+    Raises: ConfigError for a file that is not a preset.
+    """
     return _stated_method(path, read_yaml(path))
 
 
@@ -111,19 +115,19 @@ def _stated_method(path: Path, values: Mapping[str, Any]) -> ModelName:
 
 
 def is_file(preset: str | None) -> bool:
-    """Return whether the value of `preset` is the path of a YAML file."""
+    """Whether the value of the option `preset` is the path of a YAML file."""
     return preset is not None and preset.endswith((".yaml", ".yml"))
 
 
 def stated_widths(method: str | ModelName, data: str, preset: str | None) -> frozenset[str]:
-    """Return the names of the feature widths that the preset sets. Other widths come from the data set."""
+    """Return the names of the feature widths that the preset sets. The data set determines the other widths."""
     if is_file(preset):
         return frozenset(WIDTHS.keys() & read_yaml(Path(preset or "")).get("model", {}).keys())
     return frozenset(WIDTHS if preset is not None or has_preset(method, data) else ())
 
 
 def load_preset(method: str | ModelName, dataset: str, overrides: Mapping[str, Any] | None = None) -> Preset:
-    """Return the preset of a method on a data set; `overrides` have dotted keys (`model.dim`, `train.epochs`).
+    """Return the preset of a method on a data set. `overrides` has dotted keys, such as `model.dim`.
 
     Raises: UnknownNameError if the method or data set has no preset, ConfigError for an unknown key or a wrong value.
     """
@@ -149,8 +153,8 @@ def load_preset(method: str | ModelName, dataset: str, overrides: Mapping[str, A
 
 
 def _class_settings(name: ModelName, dataset: str) -> dict[str, Any]:
-    """Return the settings of a method from outside this package: the defaults of its class."""
-    from untrimmed.models.registry import (  # imports torch, which reading a file does not need
+    """Return the default settings of the class of a method from outside this package."""
+    from untrimmed.models.registry import (  # imports torch, which is not needed to read a file
         default_losses,
         model_class,
     )
@@ -161,7 +165,10 @@ def _class_settings(name: ModelName, dataset: str) -> dict[str, Any]:
 
 
 def _training_defaults(cls: "type[RetrievalModel] | type[Attachment]") -> Mapping[str, Any]:
-    """Return the `training_defaults` of a class. Raises: ConfigError unless they are sections of a preset."""
+    """Return the `training_defaults` of a class.
+
+    Raises: ConfigError unless each of them is a section of a preset.
+    """
     sections = ("model", "losses", "weights", "train", "features")
     for section, values in cls.training_defaults.items():
         if section not in sections or not isinstance(values, Mapping):
@@ -173,15 +180,15 @@ def _training_defaults(cls: "type[RetrievalModel] | type[Attachment]") -> Mappin
 
 
 def has_preset(method: str | ModelName, dataset: str) -> bool:
-    """Return whether a method, with or without attachments, has a preset for a data set."""
+    """Whether a method has a preset for a data set. Attachments of the method are ignored."""
     return (FOLDER / ModelName.of(method).method / f"{dataset}.yaml").is_file()
 
 
 def _attachment_settings(attachment: str, dataset: str) -> dict[str, Any]:
     """Return an attachment's settings for a data set.
 
-    If there is no file for a variant (`tvr_event`), the settings for its base (`tvr`) apply. If there is no file for
-    any other data set, the settings for TVR apply. An attachment without any file has the defaults of its class.
+    If a variant of a data set (`tvr_event`) has no file, the file of the base data set (`tvr`) is read. If this file
+    does not exist, the file of TVR is read. If an attachment has no file at all, the defaults of its class apply.
     """
     for candidate in (dataset, dataset.partition("_")[0], "tvr"):
         path = FOLDER / "attachments" / attachment / f"{candidate}.yaml"
@@ -194,7 +201,7 @@ def _attachment_settings(attachment: str, dataset: str) -> dict[str, Any]:
 
 
 def _merge(values: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `values`, updated recursively with the values of `overlay`."""
+    """Return a copy of `values`, updated recursively with the values of `overlay`."""
     merged = dict(values)
     for key, value in overlay.items():
         base = merged.get(key)
@@ -203,7 +210,7 @@ def _merge(values: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, A
 
 
 def read_preset(path: Path, overrides: Mapping[str, Any] | None = None) -> Preset:
-    """Return a preset from any YAML file with the same sections.
+    """Return the preset in a YAML file. The file must have the same sections as the preset files of this package.
 
     Raises: ConfigError for an unknown key, a missing section or a wrong value.
     """
@@ -232,8 +239,8 @@ def _build(values: Mapping[str, Any], overrides: Mapping[str, Any] | None, *, wh
 
 
 def _can_carry(name: ModelName, attachment: str) -> bool:
-    """Return whether the model accepts the attachment and does not have it yet."""
-    from untrimmed.models.registry import model_class  # imports torch, which reading a preset does not need
+    """Whether the attachment can be added to the model and is not part of the model yet."""
+    from untrimmed.models.registry import model_class  # imports torch, which is not needed to read a preset
 
     try:
         model_class(ModelName(name.method, (*name.attachments, attachment)))
@@ -252,14 +259,11 @@ def _require_losses(names: Iterable[str]) -> None:
 
 
 def _attachments_with(term: str) -> list[str]:
-    """Return the attachments of this package that have a loss term with this name."""
+    """Return the attachments of this package that have the loss term `term`."""
     files = sorted(FOLDER.glob(f"attachments/*/{OWN_DATA_PRESET}.yaml"))
     return [path.parent.name for path in files if term in read_yaml(path).get("weights", {})]
 
 
 def list_presets() -> list[tuple[str, str]]:
-    """Return the (method, data set) pairs that have a file, sorted.
-
-    Methods with attachments are not listed (see `has_preset`).
-    """
+    """Return the sorted (method, data set) pairs that have a file. Methods with attachments are not included."""
     return sorted((path.parent.name, path.stem) for path in FOLDER.glob("*/*.yaml"))

@@ -1,4 +1,4 @@
-"""The results that the papers print: `published.yaml`, by paper, table, row and column."""
+"""Read `published.yaml`, which contains results from papers by paper, table, row and column."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -18,25 +18,25 @@ def _read() -> dict[str, Any]:
 
 
 def read_papers() -> dict[str, Any]:
-    """Return the parsed file: paper -> table or figure -> its values."""
+    """Return the contents of `published.yaml`: paper -> table or figure -> its values."""
     return {name: values for name, values in _read().items() if name != "shared_notes"}
 
 
 def shared_notes() -> tuple[str, ...]:
-    """Return the notes that several tables or figures share; a document prints them once."""
+    """Return the notes that apply to several tables or figures."""
     return tuple(_read()["shared_notes"].values())
 
 
 def figures_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the figures of a row by column, without its training settings."""
+    """Return the numbers of a table row by column, without the row's training settings."""
     return {column: figures for column, figures in row.items() if column not in ("method", "set", "evaluate")}
 
 
 @cache
 def published() -> dict[str, Any]:
-    """Return all figures: paper -> table -> row -> column -> figures.
+    """Return all published numbers: paper -> table -> row -> column -> numbers.
 
-    In cost tables the rows are quantities and the columns are methods. Hyper-parameter tables have no columns.
+    In cost tables, rows are quantities and columns are methods. Hyper-parameter tables have no columns.
     """
     papers: dict[str, Any] = {}
     for paper, entries in read_papers().items():
@@ -51,12 +51,12 @@ def published() -> dict[str, Any]:
 
 
 def reported(address: Sequence[str]) -> dict[str, float]:
-    """Return the results of one row by metric, in percent. `address` is the paper, table, row and column.
+    """Return {metric: percent} for one published result. `address` is the paper, table, row and column.
 
     >>> list(reported(["jsg", "table3", "JSG", "charades"]))
     ['R@1', 'R@5', 'R@10', 'R@100', 'SumR']
 
-    Raises: UnknownNameError if the file has no such row, or if the row has other metrics (costs, fewer recalls).
+    Raises: UnknownNameError if the file has no such result, or the result has other metrics (costs, fewer recalls).
     """
     values: Any = published()
     for depth, name in enumerate(address):
@@ -70,7 +70,7 @@ def reported(address: Sequence[str]) -> dict[str, float]:
     if metrics is EVENTS:
         fits = len(values) == len(EVENTS)
     else:
-        # four recalls, their printed SumR (which differs from the sum by up to 1.8), and in some rows a size in MB
+        # four recalls, the printed SumR (which differs from their sum by up to 1.8), and in some rows a size in MB
         fits = len(values) >= len(RECALL) and abs(sum(values[:4]) - values[4]) < 2
     if not fits:
         figures = ", ".join(map(str, values))

@@ -9,7 +9,8 @@ from typing import Any, Literal
 from untrimmed.config import Checked, reference_of, to_plain
 from untrimmed.errors import ConfigError, shown_value
 
-Choice = str | Callable[..., Any]  # a name, MODULE:NAME, FILE.py:NAME, or a function or class
+# a name, or a function or class (in files: MODULE:NAME or FILE.py:NAME)
+Choice = str | Callable[..., Any]
 _LOWER_IS_BETTER = ("median_rank", "mean_rank")
 
 
@@ -17,40 +18,43 @@ _LOWER_IS_BETTER = ("median_rank", "mean_rank")
 class TrainSettings(metaclass=Checked):
     """How a method is trained. Defaults are the released values of MS-SL, GMMFormer and GMMFormer v2.
 
+    Several settings accept a custom function or class. In files and on the command line, write MODULE:NAME or
+    FILE.py:NAME. `optimizer_settings` and the other `..._settings` are passed to this function or class as further
+    arguments.
+
     Batches:
 
-    - `batch_of`: "videos" iterates over videos with all their captions. "captions" iterates over captions, each with
-      its video, so captions of one video are negatives of each other (JSG's event variant).
-    - `sampler`: selects the rows of each batch of an epoch (`training/sampling.py`): "shuffle", or your own function.
+    - `batch_of`: what a batch contains. "videos": videos with all their captions. "captions": captions, each with its
+      own copy of its video, so that captions of one video are negatives of each other (JSG's event variant).
+    - `sampler`: selects the rows of each batch of an epoch: "shuffle" or a custom function (`training/sampling.py`).
     - `prepare_batch`: changes each batch before its step, for example to add hard negatives (`training/sampling.py`).
-    - `hard_negatives_from_epoch`: before this epoch, negatives are drawn from all candidates; from this epoch on, from
-      the `hard_pool` candidates with the highest scores.
+    - `hard_negatives_from_epoch`: from this epoch on, negatives are drawn from the `hard_pool` candidates with the
+      highest scores. Before this epoch, they are drawn from all candidates.
 
     Updates:
 
-    - `optimizer`: "BertAdam", a class of torch.optim such as "AdamW", or your own, called with the parameter groups and
-      `lr`.
-    - `schedule`: "warmup_linear", "constant", a class of torch.optim.lr_scheduler such as "CosineAnnealingLR", or your
-      own (`training/schedule.py`). `warmup_share` is the share of updates in which the rate rises.
-    - `learning_rates`: different rates for parameters whose names match a pattern such as "attachments.ral.*".
+    - `optimizer`: "BertAdam", a class of torch.optim such as "AdamW", or a custom class. It is called with the
+      parameter groups and `lr`.
+    - `schedule`: "warmup_linear", "constant", a class of torch.optim.lr_scheduler such as "CosineAnnealingLR", or a
+      custom one (`training/schedule.py`). During `warmup_share` of all updates, the learning rate rises.
+    - `learning_rates`: {pattern: learning rate} for parameters whose names match a pattern such as
+      "attachments.ral.*".
     - `accumulate`: batches per update. The gradient is the mean of the batches' gradients.
     - `clip_norm`: largest norm of the gradient of all parameters together. BertAdam also clips the gradient of each
       tensor separately.
     - `average`: validate and store averaged weights instead of the latest weights. "ema" is an exponential moving
-      average, "swa" a mean with equal weights; your own is called with the average, the new weights and the number of
-      averaged updates. Averaging starts in `average_from_epoch`.
-
-    "Your own" is a function or class in Python, and MODULE:NAME or FILE.py:NAME in files and on the command line.
-    `optimizer_settings` and the other `..._settings` are further arguments of that function or class.
+      average, "swa" is a mean with equal weights. A custom function is called with the average, the new weights and
+      the number of averaged updates. Averaging starts in `average_from_epoch`.
 
     End of an epoch:
 
-    - `select_by`: the metric on the validation split that chooses the best epoch. It is a metric of videos ("SumR",
-      "R@1", "mAP", ...), a metric of moments ("event SumR", "R@10 IoU=0.5", ...), or your own, called with a
-      `Validation`. A higher result is better; of equal results, the first epoch is chosen. On DiDeMo a moment is right
-      if it matches at least `annotators` annotations: 2 as released, 1 in JSG's paper.
-    - `patience`: training stops after more than this many epochs without a new best.
-    - `epochs`: 0 leaves the model at its random initial weights.
+    - `select_by`: the metric on the validation split that selects the best epoch. It is a metric of videos ("SumR",
+      "R@1", "mAP", ...), a metric of moments ("event SumR", "R@10 IoU=0.5", ...), or a custom function that is called
+      with a `Validation`. Higher results are better. If results are equal, the first epoch is selected.
+    - `annotators`: on DiDeMo, a moment is correct if it matches at least this number of annotations: 2 as released, 1
+      in JSG's paper.
+    - `patience`: training stops after more than this number of epochs without a new best result.
+    - `epochs`: number of epochs. With 0, the model keeps its random initial weights.
     """
 
     learning_rate: float = 2.5e-4
@@ -117,18 +121,18 @@ class TrainSettings(metaclass=Checked):
 
     @property
     def selects_by(self) -> str:
-        """The name of `select_by` among the metrics of an epoch."""
+        """The key of the `select_by` metric in the results of an epoch."""
         name = self.select_by if isinstance(self.select_by, str) else reference_of(self.select_by)
         return name.rpartition(":")[2]
 
     def selection(self, metrics: Mapping[str, float]) -> float:
-        """Return the number by which epochs are compared; higher is better. A mean or median rank is negated."""
+        """Return the `select_by` metric; higher is better. A mean or median rank is negated."""
         value = metrics[self.selects_by]
         return -value if self.selects_by in _LOWER_IS_BETTER else value
 
 
 def _require_plain(value: object, where: str) -> None:
-    """Raise a ConfigError for a value that a run's file cannot contain."""
+    """Raise a ConfigError for a value that cannot be stored in a run's file."""
     try:
         json.dumps(to_plain(value))
     except TypeError:
@@ -137,12 +141,12 @@ def _require_plain(value: object, where: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureSettings(metaclass=Checked):
-    """How features are prepared for a method, beyond the sizes in its configuration.
+    """How features are prepared for a method. Sizes are part of the method's configuration instead.
 
     - `fixed_frames`: give every video exactly `max_frames` rows (JSG).
-    - `teacher`: add CLIP vectors of DL-DKD's teacher to training batches. The value is the rule that makes teacher and
-      student have equally many frames.
-    - `sort_by`: sort the videos of a training batch by descending number of frames or of captions (DL-DKD).
+    - `teacher`: add CLIP vectors of DL-DKD's teacher to training batches. The value names the rule that makes the
+      numbers of teacher frames and student frames equal.
+    - `sort_by`: sort the videos of a training batch by number of frames or of captions (DL-DKD), in descending order.
     - `dtype`: number format of packed features. float16 takes half the space, with errors of at most 5e-4.
     """
 

@@ -1,4 +1,4 @@
-"""Batches of a data set as tensors."""
+"""Make batches of tensors from a data set."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,9 +21,10 @@ QueryOrder = Literal["length", "released"]
 
 
 def epoch_batches(num_items: int, batch_size: int, *, seed: int, epoch: int) -> list[Int[np.ndarray, " _"]]:
-    """Return the rows (videos or captions) of each batch of an epoch. The last batch may be smaller, as released.
+    """Return the row numbers (of videos or captions) of each batch of an epoch, in random order.
 
-    The order of the rows depends only on seed and epoch, so that an interrupted epoch can be continued after any batch.
+    As released, the last batch may be smaller. The order depends only on `seed` and `epoch`, so an interrupted epoch
+    can continue after any batch.
     """
     order = np.random.default_rng([seed, epoch]).permutation(num_items)
     return [order[start : start + batch_size] for start in range(0, num_items, batch_size)]
@@ -39,8 +40,8 @@ def training_batch(
 def caption_training_batch(dataset: RetrievalDataset, captions: Int[np.ndarray, " Q"]) -> TrainingBatch:
     """Return a batch of captions with their videos.
 
-    Each caption has its own copy of its video, so that other captions of the video are negatives. As in JSG's released
-    event variant, captions are sorted by the number of frames of their video, longest first.
+    Each caption has its own copy of its video, so other captions of the same video are negatives. As in JSG's released
+    event variant, captions are sorted by the number of frames of their video, in descending order.
     """
     lengths = dataset.features.frames.lengths[dataset.video_index[captions]]
     captions = captions[np.argsort(-lengths, kind="stable")]
@@ -66,7 +67,7 @@ def _rows_unless_unknown(values: Float[np.ndarray, "N ..."], rows: Int[np.ndarra
 
 
 def query_batch(dataset: RetrievalDataset, captions: Int[np.ndarray, " Q"]) -> QueryBatch:
-    """Return a batch of captions, in the order of the rows `captions`."""
+    """Return the captions with the row numbers `captions` as a batch, in this order."""
     words, mask = dataset.features.words(captions)
     teacher = dataset.features.teacher
     return QueryBatch(
@@ -77,7 +78,7 @@ def query_batch(dataset: RetrievalDataset, captions: Int[np.ndarray, " Q"]) -> Q
 
 
 def video_batch(dataset: RetrievalDataset, videos: Int[np.ndarray, " V"]) -> VideoBatch:
-    """Return a batch of videos, in the order of the rows `videos`."""
+    """Return the videos with the row numbers `videos` as a batch, in this order."""
     clips, frames, mask = dataset.features.videos(videos)
     teacher = None if dataset.features.teacher is None else dataset.features.teacher.frames.padded(videos)
     passages = None if dataset.features.passages is None else dataset.features.passages.padded(videos)
@@ -93,9 +94,9 @@ def video_batch(dataset: RetrievalDataset, videos: Int[np.ndarray, " V"]) -> Vid
 
 
 def query_batch_of(words: Sequence[Any], sizes: ModelConfig) -> QueryBatch:
-    """Prepare raw word vectors of sentences as in a data set.
+    """Return a batch of sentences from their raw word vectors, prepared in the same way as in a data set.
 
-    Raises FeatureError if the vectors do not fit the model.
+    Raises: FeatureError if the vectors do not fit the model.
     """
     tables = [_finite(table, place, "words", sizes.query_dim) for place, table in enumerate(words)]
     rows, mask = _padded([prepare_words(table, max_words=sizes.max_words) for table in tables], "words")
@@ -103,7 +104,10 @@ def query_batch_of(words: Sequence[Any], sizes: ModelConfig) -> QueryBatch:
 
 
 def video_batch_of(frames: Sequence[Any], sizes: ModelConfig, *, fixed_frames: bool = False) -> VideoBatch:
-    """Prepare raw frame vectors of videos as in a data set. Raises FeatureError if the vectors do not fit the model."""
+    """Return a batch of videos from their raw frame vectors, prepared in the same way as in a data set.
+
+    Raises: FeatureError if the vectors do not fit the model.
+    """
     tables = [_finite(table, place, "frames", sizes.video_dim) for place, table in enumerate(frames)]
     prepared = [
         prepare_video(table, num_clips=sizes.num_clips, max_frames=sizes.max_frames, fixed_frames=fixed_frames)
@@ -135,7 +139,7 @@ def _padded(tables: list[np.ndarray], what: str) -> PaddedRows:
 
 
 def prefetched(read: Callable[[Int[np.ndarray, " _"]], T], rows: Iterable[Int[np.ndarray, " _"]]) -> Iterator[T]:
-    """Yield `read(entry)` for each entry. A thread reads the next entry while the caller uses the current one."""
+    """Yield `read(entry)` for each entry of `rows`. A thread reads the next entry while the caller uses this one."""
     with ThreadPoolExecutor(max_workers=1) as reader:
         current = None
         for entry in rows:
@@ -148,10 +152,10 @@ def prefetched(read: Callable[[Int[np.ndarray, " _"]], T], rows: Iterable[Int[np
 
 
 def query_batches(dataset: RetrievalDataset, size: int, order: QueryOrder = "length") -> list[Int[np.ndarray, " _"]]:
-    """Return the rows of the captions of each batch.
+    """Return the row numbers of each batch of captions.
 
-    With `order="length"`, captions are sorted by length over the whole split to reduce padding. With "released",
-    batches are in file order, and the captions of a batch are sorted by length, longest first.
+    With `order="length"`, the captions of the whole split are sorted by length, to reduce padding. With "released",
+    batches are in file order, and the captions within a batch are sorted by length, longest first.
     """
     lengths = dataset.features.words_packed.lengths
     if order == "length":
@@ -160,5 +164,5 @@ def query_batches(dataset: RetrievalDataset, size: int, order: QueryOrder = "len
 
 
 def in_batches(rows: np.ndarray, size: int) -> list[np.ndarray]:
-    """Return consecutive groups of at most `size` rows."""
+    """Divide an array into consecutive parts of at most `size` rows."""
     return [rows[start : start + size] for start in range(0, len(rows), size)]

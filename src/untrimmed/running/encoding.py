@@ -19,9 +19,9 @@ from untrimmed.precision import Format, Precision, choose_format
 
 @contextmanager
 def evaluating(model: RetrievalModel) -> Iterator[None]:
-    """Put the model into evaluation mode and disable gradients.
+    """Return a context in which the model is in evaluation mode and gradients are disabled.
 
-    The previous mode is restored at the end of the block, even after an error.
+    Afterwards, the previous mode is restored, even after an error.
     """
     was_training = model.training
     model.eval()
@@ -33,7 +33,7 @@ def evaluating(model: RetrievalModel) -> Iterator[None]:
 
 
 def require_float32(model: RetrievalModel) -> None:
-    """Raise a ConfigError if a weight is not float32, the format of features and encodings."""
+    """Raise a ConfigError if a weight of the model is not float32."""
     for name, parameter in model.named_parameters():
         if parameter.dtype != torch.float32:
             dtype = str(parameter.dtype).removeprefix("torch.")
@@ -46,7 +46,7 @@ def require_float32(model: RetrievalModel) -> None:
 class Encoding:
     """The device and number format in which encoders run. Encodings are always float32.
 
-    If `compiled`, encoders run through `torch.compile` in training. Each encoder is compiled once for all batch sizes.
+    With `compiled`, encoders are compiled by `torch.compile` for training, once for all batch sizes.
     """
 
     device: torch.device
@@ -56,12 +56,12 @@ class Encoding:
 
     @classmethod
     def on(cls, device: str | torch.device, precision: Precision) -> Encoding:
-        """Return the encoding on a device, with the number format that `precision` selects for this device."""
+        """Return an instance for the device, with the number format that `precision` selects for this device."""
         chosen = choose_device(device)
         return cls(chosen, choose_format(precision, str(chosen)).name)
 
     def __call__(self, encoder: Callable[[R], E], rows: R, /) -> E:
-        """Return the encodings of a batch.
+        """Return the encodings of a batch: the result of `encoder`, in float32.
 
         Raises: ConfigError if torch.compile finds no compiler.
         """
@@ -82,11 +82,11 @@ def _compile(encoder: Callable[..., Any], device: torch.device) -> Callable[...,
 
     def run(rows: Any) -> Any:
         try:
-            # the compiler warns that it ignores a cache, which only contains constants
+            # the compiler warns that it ignores a function's cache, but this cache contains only constants
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "Dynamo detected a call to a `functools.lru_cache`")
                 return compiled(rows)
-        # raised by a backend of torch.compile; if Triton is missing, the error has no inner exception
+        # a backend of torch.compile raises this error; if Triton is missing, the error has no inner exception
         except ShortenTraceback as error:
             why = getattr(error, "inner_exception", error)
             raise ConfigError(

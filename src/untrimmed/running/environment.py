@@ -1,4 +1,4 @@
-"""Record the environment of a training run (versions, commit, device, threads) at each start or continuation."""
+"""Record the environment of a training run (versions, commit, device, threads) each time it starts or continues."""
 
 import importlib.metadata
 import json
@@ -24,9 +24,11 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 def describe_environment(device: torch.device) -> dict[str, Any]:
     """Return versions, the commit of this package, the device and the number of threads, as values for JSON.
 
-    `commit` is None if the package is neither in a git checkout nor installed from one. The commit ends with "-dirty"
-    if files of the package have changed since the commit. Results can differ in their last digits between devices and
-    between numbers of threads, because the order of additions changes.
+    `commit` is None if the package was not installed from git and is not in a git checkout. It ends with "-dirty" if
+    files of the package have changed since the commit.
+
+    The device and the number of threads can change the last digits of results, because numbers are added in another
+    order.
     """
     return {
         "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -42,7 +44,7 @@ def describe_environment(device: torch.device) -> dict[str, Any]:
 
 
 def record_environment(folder: Path, device: torch.device, *, update: int) -> None:
-    """Append a record to `environment.jsonl` of a run; `update` is the number of training steps before it."""
+    """Append a record to `environment.jsonl` in a run's folder. `update` is the number of finished training steps."""
     path = folder / ENVIRONMENT
     earlier = path.read_text(encoding="utf-8") if path.is_file() else ""
     record = {"update": update, **describe_environment(device)}
@@ -68,7 +70,7 @@ def _git(*arguments: str) -> str | None:
     command = ["git", "-C", str(_PACKAGE), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True, env=environment)
-    # no git, no checkout, or a checkout of another user
+    # git is not installed, or the folder is not a checkout, or the checkout belongs to another user
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

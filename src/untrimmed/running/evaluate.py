@@ -35,18 +35,21 @@ def evaluate(
     keep_scores: bool = False,
     changed: Mapping[str, Any] | None = None,
 ) -> Report:
-    """Return the results on a split of a run's best model, of a saved model or of a model in memory.
+    """Return the metrics of a model on a split.
 
-    `model` can also be "tf_prvr", which needs no training, but frames and sentences in one space (`load_shared_space`).
-
-    - The split is `dataset`, or is loaded by `split`, `data`, `root` and `video_features` (see `open_model`).
-    - `device` and `precision` apply to models that are loaded here.
+    - `model`: a run (its best model is evaluated), a saved model, a model in memory, or "tf_prvr". "tf_prvr" needs no
+      training, but frames and sentences must be in one vector space (`load_shared_space`).
+    - `dataset`: the split. If it is not given, it is loaded by `split`, `data`, `root` and `video_features`, as in
+      `open_model`.
+    - `device` and `precision`: where and how the model runs. A `LoadedModel` keeps its own.
     - `moments=False` skips the metrics of moments, which take most of the time. If the data set has no moments, the
       report's note says so.
-    - `truths`: a file of dense labels (all right videos of each query). `keep_scores` adds the score matrices.
-    - `changed`: settings of the model to replace, by dotted keys. The title includes them.
+    - `truths`: a file of dense labels, which contain all correct videos of each query.
+    - `keep_scores`: add the score matrices to the report.
+    - `changed`: settings of the model to replace, by dotted keys. The report's title includes them.
 
-    Raises: ConfigError if no data set is given, or two; otherwise the errors of `open_model`.
+    Raises: ConfigError if there is no data set, or if `dataset` and `data`, `root` or `video_features` are given.
+        Otherwise the errors of `open_model`.
     """
     if isinstance(model, RetrievalModel):
         if dataset is None:

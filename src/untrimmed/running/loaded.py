@@ -1,4 +1,4 @@
-"""Load the model of a run or an imported model, to encode and score, or to use it with a data set."""
+"""Load the model of a run, or an imported model, for encoding, scoring and evaluation."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ EVALUATION_SETTING = "train.annotators"  # the only training setting that affect
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedModel:
-    """A model on its device, ready to encode and to score.
+    """A model on a device, which can encode and score.
 
-    `data` is the data set of the run that trained the model; None if the model has no run.
+    `data` is the data set of the run that trained the model, or None if the model has no run.
     """
 
     model: RetrievalModel
@@ -45,11 +45,13 @@ class LoadedModel:
     train: TrainSettings = field(default_factory=TrainSettings)
     features: FeatureSettings = field(default_factory=FeatureSettings)
     data: DataSettings | None = None
-    place: str = "the model"  # location of the model, for messages
+    place: str = "the model"  # folder of the model, for messages
 
     @checked(words="a table of word vectors for each sentence")
     def encode_queries(self, words: Sequence[Any]) -> EncodedQueries:
-        """Encode sentences from their word vectors [words, query_dim]: arrays, tensors or lists of rows.
+        """Return the encodings of sentences.
+
+        `words` contains the word vectors [words, query_dim] of each sentence: an array, a tensor or a list of rows.
 
         Raises: FeatureError for word vectors of another width, or with numbers that are not finite.
         """
@@ -59,14 +61,20 @@ class LoadedModel:
 
     @checked(frames="a table of frame vectors for each video")
     def encode_videos(self, frames: Sequence[Any]) -> EncodedVideos:
-        """Encode videos from their frame vectors [frames, video_dim] in temporal order; see `encode_queries`."""
+        """Return the encodings of videos.
+
+        `frames` contains the frame vectors [frames, video_dim] of each video in temporal order: an array, a tensor or a
+        list of rows.
+
+        Raises: FeatureError for frame vectors of another width, or with numbers that are not finite.
+        """
         batch = video_batch_of(frames, self.model.config, fixed_frames=self.features.fixed_frames)
         with evaluating(self.model):
             return self.encode(self.model.encode_videos, batch)
 
     @checked(queries="the result of encode_queries", videos="the result of encode_videos")
     def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """Return the scores of every query with every video: `fused` for ranking, and branches by name."""
+        """Return the scores of every query with every video: `fused` ranks videos, `branches` are its parts by name."""
         with evaluating(self.model):
             return self.model.score(queries, videos)
 
@@ -79,9 +87,9 @@ class LoadedModel:
         root: Path | str | None = None,
         video_features: str | None = None,
     ) -> RetrievalDataset:
-        """Load a split, prepared for the model, of the run's data set or of the data set `data`.
+        """Return a split of a data set, prepared for the model.
 
-        The folder `root` replaces the recorded folder, if the run's data set was moved.
+        The default of `data` is the run's data set. Give its folder `root` if the data set was moved after training.
 
         Raises: ConfigError for an unknown data set, FeatureError for missing, damaged or incompatible features.
         """
@@ -100,13 +108,16 @@ class LoadedModel:
 
     @checked(dataset=DATASET)
     def on(self, dataset: RetrievalDataset) -> OpenedModel:
-        """Return the model together with a split. Raises: FeatureError if the split's features do not fit the model."""
+        """Return the model together with a split.
+
+        Raises: FeatureError or ConfigError if the split's features do not fit the model.
+        """
         require_fit(self.model.config, self.features, dataset, self.place)
         return OpenedModel(model=self.model, dataset=dataset, train=self.train, encode=self.encode)
 
     @checked()
     def changed(self, settings: Mapping[str, Any]) -> LoadedModel:
-        """Return a copy of the model with other settings, by dotted keys: settings of the model, or `train.annotators`.
+        """Return a copy with other settings, by dotted keys: `model.KEY` or `train.annotators`.
 
         Raises: ConfigError if a setting cannot change after training.
         """
@@ -126,7 +137,7 @@ class LoadedModel:
         truths: Path | str | None = None,
         keep_scores: bool = False,
     ) -> Report:
-        """Return the results on a split (`OpenedModel.report`), by default the test split of the run's data set."""
+        """Return the metrics on a split, by default the test split of the run's data set (see `OpenedModel.report`)."""
         labels = None if truths is None else Path(truths)
         opened = self.on(self.load_dataset() if dataset is None else dataset)
         return opened.report(moments=moments, truths=labels, keep_scores=keep_scores)
@@ -142,7 +153,8 @@ def load(
 ) -> LoadedModel:
     """Return the best model of a run, or an imported model, in evaluation mode.
 
-    `changed` replaces settings by dotted keys, such as `{"model.glance_weight": 1.0}`; see `LoadedModel.changed`.
+    `changed` contains new values of settings by dotted keys, such as `{"model.glance_weight": 1.0}` (see
+    `LoadedModel.changed`).
 
     Raises: CheckpointError for a missing or damaged model, ConfigError if a setting cannot change after training.
     """
@@ -162,14 +174,14 @@ def load(
 
 
 def without_run(model: RetrievalModel, encode: Encode, place: str) -> LoadedModel:
-    """Return a model that has no run, ready for evaluation with the preset of its method.
+    """Return a model that has no run as a `LoadedModel` with the settings in the preset of its method.
 
     Raises: ConfigError for a model whose weights are not float32.
     """
     require_float32(model)
     method = ModelName.of(model.name).method
     preset = load_preset(method, OWN_DATA_PRESET)
-    # a teacher is only needed for training
+    # the setting `teacher` is omitted, because a teacher is needed only for training
     features = FeatureSettings(fixed_frames=preset.features.fixed_frames)
     return LoadedModel(model=model, encode=encode, train=preset.train, features=features, place=place)
 
@@ -187,9 +199,11 @@ def open_model(
 ) -> OpenedModel:
     """Return the best model of a run, or an imported model, together with a split of a data set.
 
-    By default a run uses its own data set, which may have moved to `root`; an imported model needs `data` and `root`.
-    Videos are encoded in the released batches, because one of GMMFormer's windows depends on the longest video of the
-    batch.
+    The default data set is the data set of the run. Give its folder `root` if it was moved after training. An imported
+    model needs both `data` and `root`.
+
+    Videos are encoded in batches of the released size, because one of GMMFormer's windows depends on the longest video
+    of the batch.
 
     Raises: CheckpointError for a missing or damaged model, ConfigError for an unknown data set or a setting that cannot
         change after training, FeatureError for missing, damaged or incompatible features.
@@ -203,7 +217,10 @@ def open_model(
 
 
 def with_settings(model: RetrievalModel, changed: Mapping[str, Any]) -> RetrievalModel:
-    """Return the model with other settings and the same learned weights; raises ConfigError if they cannot change."""
+    """Return a copy of the model with other settings and the same learned weights.
+
+    Raises: ConfigError if a setting cannot change after training.
+    """
     for key in changed:
         if not key.startswith("model."):
             raise ConfigError(

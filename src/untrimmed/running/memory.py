@@ -1,4 +1,4 @@
-"""Keep freed memory in the process while it trains or encodes a corpus, and explain errors when memory runs out."""
+"""Keep freed memory in the process during training and encoding, and explain out-of-memory errors."""
 
 import ctypes
 import os
@@ -18,10 +18,10 @@ _MMAP_MAX = -4
 
 
 def keep_freed_memory() -> None:
-    """Make glibc keep memory that PyTorch frees, for the rest of the process. Has no effect without glibc.
+    """Make glibc keep the memory that PyTorch frees, until the process ends. Without glibc, this has no effect.
 
-    Without this setting, the kernel clears new pages for every temporary array, which takes a fifth of a training
-    step. With this setting, the process never returns memory to the system.
+    Otherwise, the kernel clears new pages for every temporary array, which takes a fifth of the time of a training
+    step. After this call, the process no longer returns memory to the system.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -33,7 +33,10 @@ def keep_freed_memory() -> None:
 
 @contextmanager
 def explaining_memory(device: torch.device, advice: str) -> Iterator[None]:
-    """Turn an out-of-memory error during the block into a ConfigError with the memory used, requested and available."""
+    """Return a context that replaces an out-of-memory error by a ConfigError.
+
+    The message contains the memory used, requested and available, followed by `advice`.
+    """
     try:
         yield
     except Exception as error:
@@ -48,7 +51,10 @@ def explaining_memory(device: torch.device, advice: str) -> Iterator[None]:
 
 
 def _used_and_total(device: torch.device) -> tuple[int, int]:
-    """Return the largest number of bytes that this process has used on a device, and the device's memory in bytes."""
+    """Return the largest number of bytes that this process has used on a device, and the size of the device's memory.
+
+    Both numbers are in bytes.
+    """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device), torch.cuda.mem_get_info(device)[1]
     import resource
@@ -59,7 +65,7 @@ def _used_and_total(device: torch.device) -> tuple[int, int]:
 
 
 def _requested_bytes(message: str) -> int:
-    """Return the number of bytes in PyTorch's or NumPy's out-of-memory message, or 0 if it has no number.
+    """Return the requested bytes in an out-of-memory message of PyTorch or NumPy, or 0 if it contains no number.
 
     >>> _requested_bytes("CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has ..."), _requested_bytes("no")
     (20971520, 0)

@@ -30,13 +30,17 @@ from untrimmed.running.results import (
 )
 from untrimmed.scores.max_sim import best_rows_in_bfloat16
 
-SIMILARITIES_AT_A_TIME = 2**24  # upper limit for the size of arrays [queries, videos, clips or frames] while scoring
-QUERIES_AT_A_TIME = 1024  # merge rankings of moments for this many queries at once
+# while scoring, largest number of entries of an array [queries, videos, clips or frames]
+SIMILARITIES_AT_A_TIME = 2**24
+QUERIES_AT_A_TIME = 1024  # number of queries whose rankings of moments are merged together
 
 
 @dataclass(frozen=True)
 class SplitScores:
-    """Scores of captions in file order (rows) and videos in order of first appearance (columns)."""
+    """The scores of all captions with all videos.
+
+    Rows are captions in file order. Columns are videos in the order of their first captions.
+    """
 
     fused: Float[np.ndarray, "Q V"]
     branches: dict[str, Float[np.ndarray, "Q V"]]
@@ -47,7 +51,7 @@ class OpenedModel:
     """A model and a split of a data set. `train` contains the batch sizes for videos and queries.
 
     Videos are encoded in file order, because one of GMMFormer's windows depends on the longest video of the batch.
-    `order` is the order in which captions are encoded (see `query_batches`); it does not change their vectors.
+    `order` is the order in which captions are encoded (see `query_batches`). It does not change their encodings.
     """
 
     model: RetrievalModel
@@ -57,7 +61,7 @@ class OpenedModel:
     order: QueryOrder = "length"
 
     def queries(self, captions: Int[np.ndarray, " Q"]) -> EncodedQueries:
-        """Return the encodings of captions."""
+        """Return the encodings of the captions with these row numbers."""
         with torch.no_grad():
             return self.encode(self.model.encode_queries, query_batch(self.dataset, captions))
 
@@ -71,12 +75,15 @@ class OpenedModel:
         return encoded[0].cat(encoded).select(torch.from_numpy(np.argsort(np.concatenate(rows))))
 
     def videos(self, videos: Int[np.ndarray, " V"]) -> EncodedVideos:
-        """Return the encodings of videos."""
+        """Return the encodings of the videos with these row numbers."""
         with torch.no_grad():
             return self.encode(self.model.encode_videos, video_batch(self.dataset, videos))
 
     def all_videos(self) -> Iterator[tuple[Int[np.ndarray, " _"], EncodedVideos]]:
-        """Yield the rows and encodings of all videos batch by batch, because they may not fit into memory together."""
+        """Yield the row numbers and encodings of each batch of videos.
+
+        The encodings of all videos together may not fit into memory.
+        """
         rows = in_batches(np.arange(len(self.dataset.video_ids)), self.train.eval_video_batch)
         for batch_rows, batch in zip(rows, prefetched(partial(video_batch, self.dataset), rows), strict=True):
             with torch.no_grad():
@@ -84,9 +91,9 @@ class OpenedModel:
             yield batch_rows, encoded
 
     def score(self, queries: EncodedQueries | None = None) -> SplitScores:
-        """Return the scores of `queries` with all videos, computed one batch of videos at a time.
+        """Return the scores of encoded queries, by default of all captions, with all videos.
 
-        By default, the queries are all captions.
+        Only one batch of encoded videos is in memory at a time.
         """
         in_bfloat16 = isinstance(self.encode, Encoding) and self.encode.precision == "bfloat16"
         with evaluating(self.model), best_rows_in_bfloat16(in_bfloat16):
@@ -100,9 +107,10 @@ class OpenedModel:
         )
 
     def watched(self) -> dict[str, float]:
-        """Return the means over the split of the numbers in `watched_queries` and `watched_videos`, by name.
+        """Return the mean of each number that the model computes in `watched_queries` and `watched_videos`, by name.
 
-        `NAME_p90` is the 90th percentile over queries, by which a search detects unusual queries.
+        The means are over the split. `NAME_p90` is the 90th percentile over queries, with which a search detects
+        unusual queries.
         """
         first = np.arange(1)
         with evaluating(self.model):
@@ -115,9 +123,9 @@ class OpenedModel:
         return means | {f"{name}_p90": float(values_of[name].double().quantile(0.9)) for name in of_queries}
 
     def locate(self, settings: LocateSettings | None = None) -> RankedMoments:
-        """Return for each caption, in file order, the best matching moments of all videos of the split.
+        """Return the best matching moments of each caption (in file order) among all videos of the split.
 
-        Videos are processed in batches, so that only one batch of encoded videos is in memory at a time.
+        Only one batch of encoded videos is in memory at a time.
 
         Raises: FeatureError for a video without a duration, NoTimelineError for a method without frames and clips.
         """
@@ -138,9 +146,10 @@ class OpenedModel:
         )
 
     def best_spans(self, queries: EncodedQueries, videos: Int[np.ndarray, "Q K"]) -> Float[np.ndarray, "Q K 2"]:
-        """Return the best window of each query in each of its `videos`, in seconds; NaN without a duration.
+        """Return start and end, in seconds, of the best window of each query in each of its `videos`.
 
-        This is the window of the video that `locate` ranks first, except for rounding errors in different batches.
+        The values are NaN for a video without a duration. The window is the one that `locate` ranks first in the video,
+        except for different rounding errors in other batches.
 
         Raises: NoTimelineError for a method without frames and clips.
         """
@@ -162,7 +171,7 @@ class OpenedModel:
         return span_s
 
     def event_recall(self) -> dict[str, float]:
-        """Return event-level recall as `event_recall_of` computes it.
+        """Return event-level recall in percent (see `event_recall_of`).
 
         Raises: FeatureError for a split without moments, and the errors of `locate`.
         """
@@ -171,9 +180,9 @@ class OpenedModel:
         return event_recall_of(self.dataset, self.locate(), annotators=self.train.annotators)
 
     def moments(self) -> SplitMoments:
-        """Return the best moments of all captions, in the whole corpus and in the right video.
+        """Return the best moments of all captions in the whole corpus and in their correct videos.
 
-        Raises: The errors of `locate`.
+        Raises: the errors of `locate`.
         """
         located = self.locate()
         span_s = self.best_spans(self.all_queries, self.dataset.video_index[:, None])[:, 0]
@@ -182,11 +191,10 @@ class OpenedModel:
     def report(self, *, moments: bool = True, truths: Path | None = None, keep_scores: bool = False) -> Report:
         """Return the metrics of the model on the split.
 
-        With `moments`, the report includes the metrics of moments, if the data set has moments and the model can find
-        them.
-
-        `truths` is a file of dense labels (`data/truths.py`), by default the file in the data set's folder, if it
-        exists. Dense labels add recall with several right videos per query. `keep_scores` adds the score matrices.
+        - `moments`: also compute the metrics of moments, if the data set has moments and the model can find moments.
+        - `truths`: a file of dense labels (`data/truths.py`), which add recall with several correct videos per query.
+          The default is the file in the data set's folder, if it exists.
+        - `keep_scores`: add the score matrices to the report.
         """
         dataset = self.dataset
         labels = labels_of(dataset, truths)

@@ -1,4 +1,4 @@
-"""Import authors' checkpoints as our models."""
+"""Import the checkpoints that authors released."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -22,9 +22,9 @@ from untrimmed.running.training_free import require_learner
 
 METRICS = ("R@1", "R@5", "R@10", "R@100", "SumR")
 FROM_TENSORS = "tensors"
-"""The `key` of a setting that follows from the shapes of tensors and is not stored in the checkpoint."""
-# {size of the model: how much to increase it, to find the axes of tensors that depend on it}. max_frames increases by
-# more than num_clips, so that it remains larger.
+"""The `key` of a setting that is derived from the shapes of tensors."""
+# The increase of each size of the model that shows which axes of tensors depend on the size (see `_released_sizes`).
+# The increase of max_frames is larger than that of num_clips, so that max_frames remains larger.
 _PRIMES = {
     "query_dim": 101,
     "video_dim": 211,
@@ -37,16 +37,16 @@ _PRIMES = {
     "registers.num_steps": 907,
 }
 _OF_HEADS = ("dim", "lorentz_dim")  # sizes that must be multiples of the number of heads
-# allowed difference between SumR and the sum of the recalls, in percent: both may be rounded in a checkpoint
+# allowed rounding error per number, in percent: the recalls and SumR in a checkpoint may be rounded
 _ROUNDING = 0.06
 
 
 @dataclass(frozen=True)
 class SettingDifference:
-    """A setting whose value in the checkpoint differs from the preset's.
+    """A setting with different values in the preset and in the checkpoint.
 
     `key` is the released program's name of the setting, or `FROM_TENSORS`. `used` is the value in the imported model,
-    or None for a setting of training, which a model does not have.
+    or None for a training setting, because models do not contain training settings.
     """
 
     setting: str
@@ -58,12 +58,14 @@ class SettingDifference:
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """A model with the weights of a checkpoint that a paper's authors released, and the other information in it.
+    """A model with the weights of a released checkpoint, and the other information in the checkpoint.
 
-    `dataset` is the data set whose preset the model uses. `differences` contains the settings that differ from this
-    preset. `unknown` contains, as text, settings of the checkpoint for which our models have no equivalent.
-    `has_settings` is False if the checkpoint contains no settings. `validation` contains the results that the released
-    program stored, in percent by metric. `epoch` is the epoch of these results, counted from 0.
+    - `dataset`: the data set whose preset the model uses.
+    - `differences`: the settings that differ from this preset.
+    - `unknown`: settings of the checkpoint that our models do not have, as text.
+    - `has_settings`: whether the checkpoint contains settings.
+    - `validation`: the results that the released program stored, in percent by metric.
+    - `epoch`: the epoch of these results, counted from 0.
     """
 
     model: RetrievalModel
@@ -78,18 +80,20 @@ class ImportedModel:
 def import_released_file(
     method: str, file: Path | str, *, data: str | None = None, overrides: Mapping[str, Any] | None = None
 ) -> ImportedModel:
-    """Return the model in an authors' checkpoint, and how its settings differ from the preset of its data set.
+    """Return the model in a released checkpoint, and the settings that differ from the preset.
 
-    Settings come from four sources, of which later ones replace earlier ones: the preset, the checkpoint's `config`,
-    the shapes of its tensors, and `overrides` (by dotted keys). The default of `data` is the checkpoint's `collection`,
-    otherwise the data set of the only preset with the widths of the checkpoint's tensors.
+    Settings come from four sources: the preset, the checkpoint's `config`, the shapes of the checkpoint's tensors, and
+    `overrides` (by dotted keys). Later sources replace earlier sources.
+
+    The default of `data` is the checkpoint's `collection`. Without a `collection`, it is the only data set whose preset
+    has the same widths as the checkpoint's tensors.
 
     Raises: CheckpointError for a damaged or incompatible file, ConfigError if `data` is missing and several presets
         fit, or if the method needs no training, UnknownNameError for an unknown method or data set.
     """
     require_learner(method)
     name = ModelName.of(method)
-    model_class(name)  # find a wrong name of the method before a damaged file
+    model_class(name)  # report a wrong method name before a damaged file
     path = Path(file)
     checkpoint = read_checkpoint(path)
     tensors = without_prefix(checkpoint.tensors)
@@ -126,9 +130,9 @@ def import_released_file(
 
 
 def _dataset_of(method: ModelName, file: Path, checkpoint: Checkpoint) -> str:
-    """Return the data set that the checkpoint names, or the only one whose preset has the widths of the tensors.
+    """Return the data set that the checkpoint names, or the only data set whose preset has the widths of the tensors.
 
-    If there are no presets of the method with its attachments, the presets of the method alone are used.
+    If the method with its attachments has no presets, the presets of the method alone are used.
     """
     presets = list_presets()
     datasets = [data for name, data in presets if name == str(method)]
@@ -155,7 +159,7 @@ def _dataset_of(method: ModelName, file: Path, checkpoint: Checkpoint) -> str:
 
 
 def _values(preset: Preset) -> dict[str, Any]:
-    """Return all settings of a preset by dotted key, including defaults."""
+    """Return all settings of a preset by dotted keys, including defaults."""
     return flat(plain_sections(preset.sizes()) | {"weights": preset.weights, "train": to_plain(preset.train)})
 
 
@@ -180,7 +184,10 @@ def _is_equal(left: Any, right: Any) -> bool:
 
 
 def _without_memory(name: ModelName, config: ModelConfig) -> RetrievalModel:
-    """Return a model whose tensors have shapes but no values; raises CheckpointError for impossible sizes."""
+    """Return a model whose tensors have shapes but no values.
+
+    Raises: CheckpointError for impossible sizes.
+    """
     try:
         with torch.device("meta"):
             return build_model(model_class(name), config)
@@ -189,12 +196,14 @@ def _without_memory(name: ModelName, config: ModelConfig) -> RetrievalModel:
 
 
 def _released_sizes(preset: Preset, tensors: Mapping[str, Tensor]) -> dict[str, int]:
-    """Return the sizes that the shapes of the checkpoint's tensors imply, by dotted key.
+    """Return the sizes of the model that follow from the shapes of the checkpoint's tensors, by dotted keys.
 
-    To find out which axes depend on a size, we build a second model (without memory) with larger sizes. Each size is
-    increased by a multiple of its own prime number, so the increase of an axis shows the size on which it depends. If
-    tensors imply different values of a size, the smallest is returned, because a table of positions can have more rows
-    than there are frames. Other contradictions cause an error later, because the tensors do not fit the model.
+    To find out which axes depend on a size, we build a second model (without values) with larger sizes. Each size is
+    increased by a multiple of a different prime number, so the increase of an axis shows on which size it depends.
+
+    If tensors imply different values of a size, the smallest value is returned, because a table of positions can have
+    more rows than there are frames. Other contradictions cause an error later, because the tensors do not fit the
+    model.
     """
     plain = plain_settings(preset.sizes())
     values = flat(plain)
@@ -214,7 +223,7 @@ def _released_sizes(preset: Preset, tensors: Mapping[str, Tensor]) -> dict[str, 
 
 
 def _shapes(name: ModelName, settings: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of a model's tensors. The keys are the tensors' names in the released program."""
+    """Return {name in the released program: shape} for a model's tensors."""
     model = _without_memory(name, configure(name, settings))
     state = model.state_dict()
     slots = model.released_names().items()
@@ -222,7 +231,7 @@ def _shapes(name: ModelName, settings: Mapping[str, Any]) -> dict[str, tuple[int
 
 
 def _validation(numbers: tuple[float, ...]) -> dict[str, float]:
-    """Return the first stored numbers by metric, or nothing if they are not recalls and their sum."""
+    """Return {metric: percent} for the first stored numbers, or {} if they are not recalls followed by their sum."""
     recalls = numbers[: len(METRICS)]
     if len(recalls) < len(METRICS) or not abs(sum(recalls[:-1]) - recalls[-1]) <= _ROUNDING * len(METRICS):
         return {}

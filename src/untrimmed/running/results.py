@@ -1,4 +1,4 @@
-"""Build the report of a split from the scores and moments of any model."""
+"""Make the report on a split from the scores and moments of any model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,14 +17,14 @@ from untrimmed.moments.ranked_moments import RankedMoments
 
 
 def why_no_events(dataset: RetrievalDataset) -> str:
-    """Return one line that explains why a split has no event-level recall, or an empty text if it has one."""
+    """Return the reason why event-level recall cannot be computed for a split, or an empty text if it can."""
     if not any(dataset.moments):
         return f"{dataset.name}, split {dataset.split}: no caption has a moment, so there is no event-level recall"
     return why_no_seconds(dataset)
 
 
 def why_no_seconds(dataset: RetrievalDataset) -> str:
-    """Return one line that explains why moments of a split cannot be in seconds, or an empty text if they can."""
+    """Return the reason why a split's moments cannot be computed in seconds, or an empty text if they can."""
     unknown = np.flatnonzero(~(dataset.durations_s > 0))
     if not len(unknown):
         return ""
@@ -36,11 +36,14 @@ def why_no_seconds(dataset: RetrievalDataset) -> str:
 
 @dataclass(frozen=True)
 class SplitMoments:
-    """The predicted moments of all captions of a split: the best of the whole corpus, and the best in the right video.
+    """The predicted moments of all captions of a split.
 
-    `located` are the best moments of the corpus, `span_s` is the best span in the right video in seconds. If several
-    annotators marked one moment (DiDeMo), a prediction must match at least `annotators` of their spans: two as
-    released, one in the paper. If a caption has several moments (QVHighlights), a prediction must match one of them.
+    - `located`: the best moments of each caption in the whole corpus.
+    - `span_s`: start and end, in seconds, of each caption's best moment in the correct video.
+    - `annotators`: if several annotators marked a moment (DiDeMo), a prediction must match at least this number of
+      their spans: two as released, one in the paper.
+
+    If a caption has several moments (QVHighlights), a prediction must match one of them.
     """
 
     located: RankedMoments
@@ -48,24 +51,20 @@ class SplitMoments:
     annotators: int = 2
 
     def event_recall(self, dataset: RetrievalDataset) -> dict[str, float]:
-        """Return event-level recall in percent, under names such as `R@1 IoU=0.5`.
-
-        Captions without a moment are left out.
-        """
+        """Return event-level recall in percent (see `event_recall_of`)."""
         return event_recall_of(dataset, self.located, annotators=self.annotators)
 
     def in_right_video(self, dataset: RetrievalDataset) -> dict[str, float]:
-        """Return R1@IoU and mIoU, in percent, of the best moments in the right videos; see `moment_metrics`."""
+        """Return R1@IoU and mIoU, in percent, of the best moments in the correct videos (see `moment_metrics`)."""
         annotators = self.annotators if dataset.several_annotators else 1
         return moment_metrics(self.span_s, spans_of(dataset), annotators=annotators)
 
 
 def event_recall_of(dataset: RetrievalDataset, located: RankedMoments, *, annotators: int = 2) -> dict[str, float]:
-    """Return event-level recall of the ranked moments of all captions of a split, in percent.
+    """Return event-level recall in percent, with keys such as `R@1 IoU=0.5`.
 
-    The keys are names such as `R@1 IoU=0.5`.
-
-    Captions without a moment are left out. `annotators` is described in `SplitMoments`.
+    `located` contains the ranked moments of all captions of the split. Captions without an annotated moment are
+    ignored. `annotators` is described in `SplitMoments`.
     """
     annotated = np.flatnonzero([len(spans) > 0 for spans in dataset.moments])
     spans = spans_of(dataset)
@@ -79,14 +78,15 @@ def event_recall_of(dataset: RetrievalDataset, located: RankedMoments, *, annota
 
 
 def spans_of(dataset: RetrievalDataset) -> list[Spans]:
-    """Return the annotated spans of each caption as rows (start, end) in seconds. There may be none."""
+    """Return the annotated spans of each caption as rows (start, end) in seconds. The result may have no rows."""
     return [np.array(spans, dtype=np.float64).reshape(-1, 2) for spans in dataset.moments]
 
 
 def labels_of(dataset: RetrievalDataset, truths: Path | None) -> Truths | None:
-    """Return the dense labels (all right videos of each query) in a file, by default in the data set's folder.
+    """Return the dense labels: all correct videos of each query.
 
-    Return None if the data set's folder contains no such file.
+    They are read from the file `truths`, by default from the file in the data set's folder. The result is None if the
+    folder contains no such file.
     """
     path = truths or dataset.dense_labels
     return None if path is None else read_truths(path, dataset.annotations)
@@ -103,7 +103,7 @@ def split_report(
     labels: Truths | None = None,
     keep_scores: bool = False,
 ) -> Report:
-    """Return the report of a split.
+    """Return the report on a split.
 
     If `moments` is None, `note` is the reason. `keep_scores` adds the score matrices to the report.
     """

@@ -1,4 +1,4 @@
-"""A run: a folder with the settings, results and best model of a training, and the state to continue it.
+"""A run: a folder with the settings, results and best model of a training, and the state for continuing it.
 
 Files in the folder:
 
@@ -33,16 +33,16 @@ METRICS = "metrics.jsonl"
 LAST = "last.safetensors"
 FORMAT = 1
 """The format of a run's files. Increase this number when runs of the previous format can no longer be read."""
-# settings that may differ between the seeds of one model
+# settings that may differ between runs of one model with different seeds
 _OF_SEEDS = ("train.seed", "data.root", "initial_weights")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings:
-    """The data set of a run: ROOT/NAME, and the name of its frame features if it has several.
+    """The data set of a run: the folder ROOT/NAME, and the name of the frame features if there are several.
 
-    `encoder_identity` names the encoder if `untrimmed features` wrote the features; otherwise it is None. A data set in
-    memory has no root; it is identified by its `digest`.
+    `encoder_identity` names the encoder if `untrimmed features` wrote the features, otherwise it is None. A data set in
+    memory has no root, and is identified by its `digest`.
     """
 
     name: str
@@ -53,7 +53,7 @@ class DataSettings:
 
     @property
     def how_to_check(self) -> str:
-        """Advice, for messages about problems whose cause may be the features."""
+        """Advice for messages about problems that the features may cause."""
         if self.root is None:
             return f"check the arrays of {self.name}"
         return f"check the features with: untrimmed data check {self.name} --root {self.root}"
@@ -61,9 +61,9 @@ class DataSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Preset):
-    """A preset with all overrides, the data set, and how training steps are computed.
+    """The settings of a run: a preset with all overrides, the data set, and how training steps are computed.
 
-    `initial_weights` is the digest of a model's weights if training started from that model, otherwise None.
+    If training started from another model, `initial_weights` is the digest of that model's weights, otherwise None.
     """
 
     data: DataSettings
@@ -74,9 +74,9 @@ class RunConfig(Preset):
 
 @dataclass(frozen=True)
 class Run:
-    """A folder written by `train`; `history` has one entry for each finished epoch.
+    """A folder written by `train`. `history` has one entry for each finished epoch.
 
-    Epochs are counted from 1. An untrained model has a single epoch 0.
+    Epochs are counted from 1. The history of an untrained model has only epoch 0.
     """
 
     folder: Path
@@ -85,7 +85,7 @@ class Run:
 
     @property
     def best(self) -> dict[str, Any]:
-        """The entry of the best epoch, which is the first with the best value of `train.select_by`."""
+        """The entry of the best epoch: the first epoch with the best value of `train.select_by`."""
         return max(self.history, key=lambda entry: self.config.train.selection(entry["val"]))
 
     @property
@@ -100,12 +100,12 @@ class Run:
         return bool(self.history) and len(self.history) - 1 - self.history.index(self.best) > train.patience
 
     def load_model(self) -> RetrievalModel:
-        """Return the best model, on the CPU in evaluation mode."""
+        """Return the best model on the CPU, in evaluation mode."""
         return load_model(self.folder)
 
 
 def is_run(folder: Path) -> bool:
-    """Whether the folder contains a run, finished or not."""
+    """Whether the folder contains a run, either finished or unfinished."""
     return (folder / CONFIG).is_file()
 
 
@@ -115,7 +115,10 @@ def is_model(folder: Path) -> bool:
 
 
 def open_run(folder: Path | str) -> Run:
-    """Return the run in a folder; raises CheckpointError if there is none or it is damaged."""
+    """Return the run in a folder.
+
+    Raises: CheckpointError if the folder contains no run, or a damaged run.
+    """
     folder = Path(folder)
     if not is_run(folder):
         raise CheckpointError(f"{folder}: no {CONFIG} in it; give the folder of a run (untrimmed train --out)")
@@ -128,7 +131,10 @@ def open_run(folder: Path | str) -> Run:
 
 
 def read_config(folder: Path) -> RunConfig:
-    """Return the settings of the run in a folder; raises CheckpointError if another version wrote the run."""
+    """Return the settings of the run in a folder.
+
+    Raises: CheckpointError if an incompatible version wrote the run.
+    """
     values = read_yaml(folder / CONFIG)
     if values.pop("format", None) != FORMAT:
         raise CheckpointError(f"{folder}: was made by an earlier development version of untrimmed; train it again")
@@ -136,20 +142,23 @@ def read_config(folder: Path) -> RunConfig:
 
 
 def write_config(folder: Path, config: RunConfig) -> None:
-    """Write the settings; creates the folder."""
+    """Write a run's settings to its folder, which is created if it is missing."""
     values = {"format": FORMAT, **to_plain(config)}
     write_whole(folder / CONFIG, yaml.safe_dump(values, sort_keys=False), is_only_writer=True)
 
 
 def write_metrics(folder: Path, history: list[dict[str, Any]]) -> None:
-    """Write one line for each finished epoch, unless the file already has exactly these lines."""
+    """Write one line for each finished epoch to `metrics.jsonl`, unless the file already has these lines."""
     lines = "".join(json.dumps(entry) + "\n" for entry in history).encode()
     if not (folder / METRICS).is_file() or (folder / METRICS).read_bytes() != lines:
         write_whole(folder / METRICS, lines, is_only_writer=True)
 
 
 def require_same(folder: Path, config: RunConfig) -> None:
-    """If the run in the folder has other settings, raise a ConfigError that names the first difference."""
+    """Check that the run in the folder has the settings `config`.
+
+    Raises: ConfigError that names the first different setting.
+    """
     stored, new = (flat(to_plain(settings)) for settings in (read_config(folder), config))
     advice = "use the same settings to continue that run"
     if not _has_saved(folder):
@@ -164,12 +173,12 @@ def require_same(folder: Path, config: RunConfig) -> None:
 
 
 def settings_without_seed(config: RunConfig) -> dict[str, Any]:
-    """Return the settings by dotted keys, without those that may differ between the seeds of one model."""
+    """Return a run's settings by dotted keys, except those that may differ between seeds of one model."""
     return {key: value for key, value in flat(to_plain(config)).items() if key not in _OF_SEEDS}
 
 
 def seed_groups(configs: Mapping[str, RunConfig]) -> list[list[str]]:
-    """Return the names of runs in groups that differ only in the seed, in the order of their first runs.
+    """Group runs that differ only in the seed, and return the names of the runs in each group.
 
     Raises: ConfigError for two runs with the same settings and the same seed.
     """
@@ -200,9 +209,10 @@ def require_best_model(folder: Path) -> None:
 
 
 def require_beginning(folder: Path) -> None:
-    """Raise a CheckpointError if the folder has results of several epochs but no state to continue from.
+    """Check that training can start in this folder, in which the state `last.safetensors` is missing.
 
-    Otherwise training would start again and replace the best model by the model of the first epoch.
+    Raises: CheckpointError if the folder has results of several epochs. Training would start again and replace the best
+        model by the model of the first epoch.
     """
     epochs = len(open_run(folder).history) if is_run(folder) else 0
     if epochs > 1:
@@ -213,7 +223,7 @@ def require_beginning(folder: Path) -> None:
 
 
 def forget_beginning(folder: Path) -> None:
-    """Remove the settings of a run that has no results yet, so that a run with other settings can use the folder."""
+    """Delete the settings of a run that has no results, so that a run with other settings can use the folder."""
     if _has_saved(folder):
         return
     (folder / CONFIG).unlink(missing_ok=True)

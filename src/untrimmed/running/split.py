@@ -18,7 +18,7 @@ def load_split(
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> RetrievalDataset:
-    """Load a split with features prepared for the model."""
+    """Return a split with features prepared for a model."""
     assert data.root is not None  # only data sets in folders are loaded
     return load_dataset(
         data.name,
@@ -37,10 +37,10 @@ def load_split(
 
 
 def require_fit(sizes: ModelConfig, features: FeatureSettings, dataset: RetrievalDataset, place: str) -> None:
-    """Raise an error if the features of a split do not fit a model.
+    """Check that the features of a split fit a model. `place` names the model in messages.
 
-    `place` names the model in messages. Raises: FeatureError for features of other widths, ConfigError for arrays that
-    were resampled to other sizes.
+    Raises: FeatureError for features of other widths or unsuitable subtitles, ConfigError for arrays that were
+        resampled to other sizes.
     """
     source = f"{dataset.name}, split {dataset.split}"
     for what, key, width in (("frame", "video_dim", dataset.video_dim), ("word", "query_dim", dataset.query_dim)):

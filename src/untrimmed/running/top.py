@@ -1,4 +1,4 @@
-"""The top-ranked videos of captions, the rank of the right video, and the best moment in each video."""
+"""The top-ranked videos of captions, the rank of the correct video, and the best moment in each video."""
 
 import os
 from collections.abc import Sequence
@@ -23,7 +23,8 @@ from untrimmed.running.opened import OpenedModel
 class RetrievedVideo:
     """A top-ranked video of a caption.
 
-    `moment_s` is the best moment in seconds. It is None if the model has no timeline, or the duration is unknown.
+    `moment_s` is the best moment in seconds. It is None if the model cannot find moments, or the video's duration is
+    unknown.
     """
 
     row: int  # row of the video in the data set
@@ -35,7 +36,7 @@ class RetrievedVideo:
 
 @dataclass(frozen=True)
 class CaptionRanking:
-    """The top-ranked videos of one caption, best first, and the rank of its right video, counted from 1."""
+    """The top-ranked videos of one caption, best first, and the rank of the correct video, counted from 1."""
 
     row: int  # row of the caption in the data set
     caption_id: str
@@ -47,9 +48,9 @@ class CaptionRanking:
 
 
 def named_captions(dataset: RetrievalDataset, names: Sequence[str]) -> Int[np.ndarray, " N"]:
-    """Return the rows of the captions with the given ids or texts.
+    """Return the row numbers of the captions with the given ids or texts.
 
-    A text names all captions equal to it, ignoring case and extra blanks.
+    A text selects all captions with this text. Case and extra blanks are ignored.
 
     Raises: UnknownNameError for a name that is neither an id nor a text.
     """
@@ -73,7 +74,7 @@ def _plain(text: str) -> str:
 
 
 def read_names(queries: Path) -> list[str]:
-    """Return ids or texts from a file (one per line) or a comma-separated list.
+    """Return the caption ids or texts in a file (one per line) or in a comma-separated list.
 
     Raises: ConfigError if there are no ids or texts, FeatureError for a file that is not text.
     """
@@ -86,7 +87,7 @@ def read_names(queries: Path) -> list[str]:
 
 
 def top_videos(opened: OpenedModel, captions: Int[np.ndarray, " N"], count: int) -> list[CaptionRanking]:
-    """Return the first `count` videos of each caption by the fused score, with their best moments.
+    """Return the `count` videos with the highest fused scores for each caption, with the best moment in each video.
 
     Raises: ConfigError for a count below 1.
     """
@@ -121,9 +122,9 @@ def _encoded(opened: OpenedModel, captions: Int[np.ndarray, " N"]) -> EncodedQue
 def best_moments(
     opened: OpenedModel, queries: EncodedQueries, videos: Int[np.ndarray, "N K"]
 ) -> list[list[Span | None]]:
-    """Return the best window, in seconds, of each query and video.
+    """Return the best window, in seconds, of each query in each of its `videos`.
 
-    Return None if videos have no duration or the model has no timeline.
+    An entry is None if the video has no duration or the model cannot find moments.
     """
     try:
         span_s = opened.best_spans(queries, videos)

@@ -1,4 +1,4 @@
-"""Evaluate models that need no training and are selected by name."""
+"""Evaluate TF-PRVR, a model that needs no training and is selected by its name."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -21,23 +21,23 @@ from untrimmed.moments.tf_prvr import TFPRVRSettings, VideoMoments, moment_score
 from untrimmed.presets.settings import TrainSettings
 from untrimmed.running.results import SplitMoments, labels_of, split_report, why_no_events
 
-# rank moments of this many videos together, then merge them with the best so far
+# number of videos whose moments are ranked together, before they are merged with the best moments so far
 _VIDEOS_AT_A_TIME = 50
 
 
 @dataclass(frozen=True, kw_only=True)
 class TFPRVROnData(TFPRVRSettings):
-    """Settings of TF-PRVR, and how word vectors become a sentence vector.
+    """Settings of TF-PRVR on a data set.
 
-    `sentence` selects the mean of the word vectors or the last one. In CLIP, the last word vector is the sentence
-    vector.
+    The sentence vector is the mean of the word vectors, or the last word vector (`sentence="last"`). In CLIP's
+    features, the last word vector is the sentence vector.
     """
 
     sentence: Literal["mean", "last"] = "mean"
 
 
 def is_training_free(model: object) -> bool:
-    """Whether this is the name of a model that needs no training, and not an existing folder."""
+    """Whether `model` is the name of a model that needs no training, and not an existing folder."""
     return isinstance(model, str | Path) and os.fspath(model) == tf_prvr.NAME and not Path(model).exists()
 
 
@@ -62,10 +62,11 @@ def evaluate_training_free(
     keep_scores: bool = False,
     changed: Mapping[str, Any] | None = None,
 ) -> Report:
-    """Return the results of TF-PRVR on a split, with the metrics and arguments of `evaluate`.
+    """Return the metrics of TF-PRVR on a split. Metrics and arguments are the same as for `evaluate`.
 
-    In a data set in memory, frames and words must be vectors of one space; a sentence vector is given as a single word.
-    Moments are ranked by their video's score, then by how clearly they rise above the rest.
+    In a data set in memory, frames and words must be in one vector space. A sentence vector is given as a single word.
+    Moments are ranked by the score of their video, then by clearness: the difference between the relevance of the
+    moment and the relevance of the rest.
 
     Raises: ConfigError for a missing data set or a wrong setting, FeatureError for vectors of zeros, and the errors of
         `load_shared_space`.
@@ -109,8 +110,8 @@ def _scores(
 ) -> tuple[Float64[np.ndarray, "Q V"], SplitMoments | None]:
     """Return the scores of every caption with every video, and each caption's best moments.
 
-    Only one video's frames are in memory at a time. With `locate`, the moments of all videos are also in memory, in
-    float32.
+    Without `locate`, the moments are None. Only the frames of one video are in memory at a time. With `locate`, the
+    vectors of all videos' moments are also in memory, in float32.
     """
     queries = _sentences(dataset, settings)
     fused = np.empty((len(queries), len(dataset.video_ids)))
@@ -136,10 +137,10 @@ def _located(
     durations_s: Float[np.ndarray, " V"],
     video_index: Int[np.ndarray, " Q"],
 ) -> tuple[RankedMoments, Float[np.ndarray, "Q 2"]]:
-    """Return each caption's best moments in the whole corpus, and its clearest span in the right video in seconds.
+    """Return each caption's best moments in the whole corpus, and its clearest span in the correct video in seconds.
 
-    The moments of the corpus are ranked by their video's score, then by clearness: how far they rise above the rest.
-    The clearest moment of a video has the video's score.
+    Moments are ranked by the score of their video, then by clearness. The clearest moment of a video has the video's
+    score.
     """
     limits = LocateSettings()
     totals = [np.diff(video.edges) @ video.vectors for video in videos]  # the sum of each video's frame vectors
@@ -162,7 +163,7 @@ def _located(
 
 
 def _sentences(dataset: RetrievalDataset, settings: TFPRVROnData) -> Float64[np.ndarray, "Q D"]:
-    """Return one unnormalised vector per caption.
+    """Return one vector per caption, not normalised.
 
     Raises: FeatureError if sentences and frames have different widths, or a vector consists of zeros.
     """
@@ -191,7 +192,7 @@ def _spans(
     duration_s: float,
     limits: LocateSettings,
 ) -> RankedMoments:
-    """Return the clearest spans of one video for every query.
+    """Return the clearest spans of one video for every query, clearest first.
 
     `usual` is each query's mean relevance over all videos.
     """

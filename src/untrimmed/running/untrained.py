@@ -1,9 +1,9 @@
-"""Baselines to compare with every trained method. Results are those of `retrieval_metrics`, in percent.
+"""Baselines for comparison with trained methods. Results are the metrics of `retrieval_metrics`, in percent.
 
 - `chance`: the expected result of a random order.
-- `zero_shot`: the cosine of the mean word and the mean frame, which shows whether they share a space.
+- `zero_shot`: the cosine of the mean word and the mean frame, which shows whether words and frames share a space.
 - `Ridge`: a linear map from the mean word to the mean frame.
-- `subtitles`: the cosine of the mean word and the best passage, for data sets with vectors of subtitles.
+- `best_passage`: the cosine of the mean word and the best passage, for data sets with vectors of subtitles.
 - `oracle`: the hidden vectors from which features were simulated, an upper limit for any method.
 """
 
@@ -25,17 +25,17 @@ from untrimmed.data.subtitles import width_error
 from untrimmed.evaluation.recall import RECALL_AT, mean_average_precision, retrieval_metrics
 
 PENALTIES = tuple(float(10.0**power) for power in np.arange(-3, 4.5, 0.5))
-"""Candidates for the penalty on the map's weights, as multiples of the mean variance of the word vectors."""
+"""Candidates for the penalty on the weights of `Ridge`, as multiples of the mean variance of the word vectors."""
 MAX_PASSAGES = 128
-"""Largest number of vectors of a video's subtitles, as in the attachment `subtitles`."""
+"""Largest number of subtitle vectors of a video, as in the attachment `subtitles`."""
 
 
 def untrained_rows_of(
     name: str, root: Path | str, on: str = "test"
 ) -> tuple[dict[str, dict[str, float]], RetrievalDataset]:
-    """Return the results of the baselines on a split of ROOT/NAME, and the split.
+    """Return {baseline: metrics} on a split of ROOT/NAME, and the split.
 
-    Simulated data sets also have the oracle, and data sets with vectors of subtitles the baseline `subtitles`.
+    The oracle is included for simulated data sets, and `subtitles` for data sets with vectors of subtitles.
     """
     root = Path(root)
     max_passages = MAX_PASSAGES if Layout.at(root, name).subtitle_vectors.is_file() else 0
@@ -47,9 +47,9 @@ def untrained_rows_of(
 def untrained_rows(
     train: RetrievalDataset, val: RetrievalDataset, test: RetrievalDataset, world: World | None = None
 ) -> dict[str, dict[str, float]]:
-    """Return the results on the split `test` by baseline.
+    """Return {baseline: metrics} on the split `test`.
 
-    The oracle is included if the world of simulated features is given.
+    The oracle is included if `world` is given, which generated the simulated features.
     """
     ridge = Ridge.fit(train, val)
     rows = {
@@ -64,7 +64,7 @@ def untrained_rows(
 
 
 def chance(num_videos: int) -> dict[str, float]:
-    """Return the expected results of a random order.
+    """Return the expected metrics of a random order of videos.
 
     >>> chance(400)["SumR"]
     29.0
@@ -75,9 +75,9 @@ def chance(num_videos: int) -> dict[str, float]:
 
 
 def zero_shot(dataset: RetrievalDataset) -> dict[str, float]:
-    """Rank videos by the cosine of the mean word and mean frame.
+    """Return the metrics of ranking videos by the cosine of the mean word and the mean frame.
 
-    If their widths differ, the wider vector is cut.
+    If the widths of words and frames differ, the wider vectors are cut.
     """
     width = min(dataset.query_dim, dataset.video_dim)
     words, frames = (_means(rows)[:, :width] for rows in (dataset.features.words_packed, dataset.features.frames))
@@ -85,7 +85,9 @@ def zero_shot(dataset: RetrievalDataset) -> dict[str, float]:
 
 
 def best_passage(dataset: RetrievalDataset, passages: RaggedRows) -> dict[str, float]:
-    """Rank videos by the cosine of the mean word and the best passage, like the attachment `subtitles` alone.
+    """Return the metrics of ranking videos by the cosine of the mean word and the video's best passage.
+
+    The attachment `subtitles` alone ranks in the same way.
 
     Raises: FeatureError for vectors of subtitles and words of different widths.
     """
@@ -98,9 +100,9 @@ def best_passage(dataset: RetrievalDataset, passages: RaggedRows) -> dict[str, f
 
 @dataclass(frozen=True)
 class Ridge:
-    """A linear map from mean words to mean frames.
+    """A linear map from mean word vectors to mean frame vectors.
 
-    The means over the training split are subtracted first.
+    `mean_word` and `mean_frame`, the means over the training split, are subtracted from the vectors first.
     """
 
     weights: Float[np.ndarray, "E D"]
@@ -110,7 +112,7 @@ class Ridge:
 
     @classmethod
     def fit(cls, train: RetrievalDataset, val: RetrievalDataset) -> Ridge:
-        """Fit the map by least squares on `train`, and choose the penalty by the best SumR on `val`."""
+        """Return the map that fits `train` by least squares, with the penalty that has the best SumR on `val`."""
         words = _means(train.features.words_packed)
         videos = _means(train.features.frames)
         frames = videos[train.video_index]
@@ -130,7 +132,10 @@ class Ridge:
         return max(map(of, PENALTIES), key=lambda ridge: ridge.figures(val)["SumR"])
 
     def figures(self, dataset: RetrievalDataset, *, best_run: bool = False) -> dict[str, float]:
-        """Score each caption's mapped mean word against each video's mean frame or best run of frames."""
+        """Return the metrics of ranking videos by the cosine of the mapped mean word and the mean frame.
+
+        With `best_run`, the mean of the best run of consecutive frames replaces the mean frame.
+        """
         queries = unit_rows((_means(dataset.features.words_packed) - self.mean_word) @ self.weights)
         if best_run:
             frames = dataset.features.frames
@@ -142,10 +147,11 @@ class Ridge:
 
 
 def oracle(world: World, dataset: RetrievalDataset) -> dict[str, float]:
-    """Score each caption's hidden meaning against the best run of consecutive events in each video.
+    """Return the metrics of ranking videos by the hidden vectors of the simulation.
 
-    An event is the hidden meaning of a frame, before noise and scene are added. If only single frames of a moment show
-    the caption (`runs=scattered`), the events need not be consecutive.
+    A video's score is the cosine of the caption's hidden meaning and the best run of consecutive events. An event is
+    the hidden meaning of a frame, before noise and scene are added. If only single frames of a moment show the caption
+    (`runs=scattered`), the events need not be consecutive.
     """
     score = best_frames_score if world.settings.runs == "scattered" else best_run_score
     queries = np.stack([world.intent(text) for text in dataset.texts])
@@ -157,7 +163,9 @@ def oracle(world: World, dataset: RetrievalDataset) -> dict[str, float]:
 
 
 def best_run_score(queries: Float[np.ndarray, "Q D"], frames: Float[np.ndarray, "T D"]) -> Float[np.ndarray, " Q"]:
-    """Return the largest cosine of each unit query with the mean of 1, 2, 4, ... consecutive frames.
+    """Return the largest cosine of each query with the mean of 1, 2, 4, ... consecutive frames.
+
+    The queries must have unit length.
 
     The cosine with a mean of zeros is 0.
 
@@ -174,7 +182,9 @@ def best_run_score(queries: Float[np.ndarray, "Q D"], frames: Float[np.ndarray, 
 
 
 def best_frames_score(queries: Float[np.ndarray, "Q D"], frames: Float[np.ndarray, "T D"]) -> Float[np.ndarray, " Q"]:
-    """Return the largest cosine of each unit query with the mean of its best 1, 2, 4, ... frames.
+    """Return the largest cosine of each query with the mean of its best 1, 2, 4, ... frames.
+
+    The queries must have unit length.
 
     The cosine with a mean of zeros is 0.
 
