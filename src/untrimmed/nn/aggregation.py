@@ -2,8 +2,10 @@
 
 The kinds `dynamic` and `consolidation` compute weights by attention. The query of this attention is a token: a learned
 vector (GMMFormer v2) or, by default, the mean of the outputs over all layers and positions (HLFormer, DreamPRVR,
-Holmes). In the released programs, that mean includes padding. Layers must therefore compute the rows of padding, and
-sequences must be padded to full length.
+Holmes).
+
+In the released programs, this mean includes padding. Therefore layers must compute the rows of padding, and sequences
+must be padded to full length.
 """
 
 from typing import Literal
@@ -35,7 +37,7 @@ def aggregation(
     temperature: float,
     generator: Generator = "released",
 ) -> nn.Module:
-    """Return an aggregation of this kind for sequences of at most `length` rows.
+    """Return a new aggregation module of this kind, for sequences of at most `length` rows.
 
     `generator` selects the network that computes the weights of `dynamic` and `consolidation`.
     """
@@ -73,10 +75,7 @@ class TokenLayer(nn.Module):
     def forward(
         self, token: Float[Tensor, "*M D"], x: Float[Tensor, "*B N T D"], mask: Bool[Tensor, "N T"] | None = None
     ) -> Float[Tensor, "*B N D"]:
-        """Return the updated token for each sequence, after attention to the sequence.
-
-        All sequences share one token, or each has its own.
-        """
+        """Return the updated token of each sequence. `token` is one row for all sequences or one row per sequence."""
         y = self.norm1(token + self.dropout(self.attention(token, x, mask)))
         return self.norm2(y + self.dropout(self.layer2(self.dropout(self.layer1(y).relu()))))
 
@@ -85,7 +84,7 @@ READERS: dict[Generator, type[TokenLayer] | type[TokenAttention]] = {"released":
 
 
 class MeanAggregation(nn.Module):
-    """The mean of the layers' outputs (GMMFormer Eq. 10)."""
+    """Computes the mean of the layers' outputs (GMMFormer Eq. 10)."""
 
     def forward(self, outputs: Layers, inputs: Rows, mask: Mask = None, token: Token = None) -> Rows:
         """Combine the K sequences into one."""
@@ -93,7 +92,7 @@ class MeanAggregation(nn.Module):
 
 
 class WeightedAggregation(nn.Module):
-    """The weighted mean of the layers' outputs, with a learned weight for each layer (GMMFormer v2 Eq. 17)."""
+    """Computes the weighted mean of the layers' outputs, with a learned weight per layer (GMMFormer v2 Eq. 17)."""
 
     def __init__(self, count: int, temperature: float):
         super().__init__()
@@ -106,11 +105,10 @@ class WeightedAggregation(nn.Module):
 
 
 class DynamicAggregation(nn.Module):
-    """The weighted mean of the layers' outputs, with a weight for each layer and video (GMMFormer v2 Eq. 18).
+    """Computes the weighted mean of the layers' outputs, with a weight per layer and video (GMMFormer v2 Eq. 18).
 
-    Weights are computed by attention from a token to the block's input.
-
-    The generator `released` is a full transformer layer, `paper` is plain cross-attention.
+    Weights are computed by attention from a token to the block's input. The generator `released` is a full transformer
+    layer. The generator `paper` is only cross-attention.
     """
 
     def __init__(
@@ -135,12 +133,11 @@ class DynamicAggregation(nn.Module):
 
 
 class TemporalConsolidation(nn.Module):
-    """The weighted mean of the layers' outputs, with a weight for each layer and time point (GMMFormer v2 Eq. 1-3).
+    """Computes the weighted mean of the layers' outputs, with a weight per layer and position (GMMFormer v2 Eq. 1-3).
 
-    Weights are computed by attention from a token to the layer's output.
-
-    The generator `released` is a full transformer layer and two linear maps; `paper` (Eq. 1) is cross-attention and one
-    linear map. The last map has one output per time point, so sequences have at most `length` rows.
+    Weights are computed by attention from a token to the layer's output. The generator `released` is a full transformer
+    layer and two linear maps. The generator `paper` (Eq. 1) is cross-attention and one linear map. The last map has one
+    output per position, so sequences have at most `length` rows.
     """
 
     def __init__(

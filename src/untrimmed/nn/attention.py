@@ -15,14 +15,14 @@ from untrimmed.nn import lean, narrow
 from untrimmed.nn.dropout import Dropout, is_eager_cpu, rate
 from untrimmed.nn.packing import Packing
 
-# The released programs add this to the logits of masked keys; exp(-10000) is exactly 0 in float32.
+# The released programs add this number to the logits of masked keys. In float32, exp(-10000) is exactly 0.
 MASKED_LOGIT = -10000.0
 
 
 class StackedSelfAttention(nn.Module):
     """K multi-head self-attentions with separate weights. Heads are concatenated, without an output map.
 
-    If all K have the same input, one matrix product computes their queries, keys and values.
+    If all attentions have the same input, one matrix product computes their queries, keys and values.
     """
 
     stacked_dims: ClassVar[dict[str, int]] = {"weight": 2, "bias": 2}
@@ -43,10 +43,11 @@ class StackedSelfAttention(nn.Module):
     ) -> Float[Tensor, "B N T D"]:
         """Return the output of each attention.
 
-        `x` is either one input for all attentions, [N, T, D], or one input for each attention, [K, N, T, D].
-
-        Logits are multiplied by `windows`. Masked keys get no weight. `extra_rows` add keys and values, but no queries;
-        they are never masked, and windows do not change their logits.
+        - `x`: one input for all attentions, [N, T, D], or one input for each attention, [K, N, T, D].
+        - `windows`: factors of the logits.
+        - `mask`: masked keys get no weight.
+        - `extra_rows`: further keys and values without queries. They are not masked, and windows do not change their
+          logits.
         """
         query, key, value = (self._split_heads(part) for part in self._project(x))
         if extra_rows is not None:
@@ -69,7 +70,7 @@ class StackedSelfAttention(nn.Module):
     def packed(
         self, x: Float[Tensor, "M D"], windows: Float[Tensor, "B T T"] | None, packing: Packing
     ) -> Float[Tensor, "B M D"]:
-        """Return the output of `forward` for one shared input whose rows are packed without padding.
+        """Return the output of `forward` for one input of all attentions, with rows packed without padding.
 
         `windows` has the shape [B, T, T], where T is the length of the longest sequence.
         """
@@ -105,8 +106,8 @@ def fused_attention(
 ) -> Float[Tensor, "K N H T E"]:
     """Return softmax(Q K^T / sqrt(E)) V. Where possible, PyTorch's fused kernel avoids storing the logits.
 
-    Masked keys get no weight. The kernel gets the K attentions as additional heads, so that they share one mask. The
-    kernel does not support windows, because it can add a number to a logit but not multiply a logit by a number.
+    Masked keys get no weight. The K attentions are additional heads for the kernel, so that they share one mask. The
+    kernel can only add numbers to logits. Windows are not supported, because they multiply logits.
     """
     count = len(query)
     query, key, value = (x.transpose(0, 1).flatten(1, 2) for x in (query, key, value))
@@ -138,10 +139,11 @@ class TokenAttention(nn.Module):
 
         Masked positions get no weight.
         """
-        # Small tensors (one row per sequence or fewer) are in float64: GMMFormer v2 divides the result by a
-        # temperature, which multiplies rounding errors by eleven on TVR.
+        # Tensors with at most one row per sequence are in float64: GMMFormer v2 divides the result by a temperature,
+        # which multiplies rounding errors by eleven on TVR.
         query = self.query(token).unflatten(-1, (self.num_heads, -1)).double()
-        # Each sequence has one query, so multiplying it by the key map is cheaper than computing all keys.
+        # Each sequence has only one query. It is cheaper to multiply this query by the key map than to compute all
+        # keys.
         weight = self.key.weight.unflatten(0, (self.num_heads, -1)).double()
         rows = x.to(lean.product_dtype(x))
         mapped_query = torch.einsum("...he,hed->...hd", query, weight).to(rows.dtype)
@@ -150,8 +152,8 @@ class TokenAttention(nn.Module):
         if mask is not None:
             logits = logits.masked_fill(~mask[..., None], MASKED_LOGIT)
         weights = self.dropout(logits.softmax(dim=-2))
-        # The value map is linear, so it is applied after the weighted sum: to one row per head instead of all rows. Its
-        # bias is multiplied by the sum of the weights, which is not 1 after dropout.
+        # The value map is linear. It is applied after the weighted sum, to one row per head instead of all rows. The
+        # map's bias is multiplied by the sum of the weights, which is not 1 after dropout.
         pooled = torch.einsum("...th,...td->...hd", weights, rows).double()
         value = self.value.weight.unflatten(0, (self.num_heads, -1)).double()
         bias = self.value.bias.unflatten(0, (self.num_heads, -1)) * weights.sum(dim=-2)[..., None]
@@ -159,14 +161,14 @@ class TokenAttention(nn.Module):
 
 
 class AttentionPooling(nn.Module):
-    """Pools a sequence into one vector: rows are weighted by the softmax of a linear map (GMMFormer Eq. 2)."""
+    """Pools a sequence into one vector. The weights of the rows are the softmax of a linear map (GMMFormer Eq. 2)."""
 
     def __init__(self, dim: int):
         super().__init__()
         self.score = nn.Linear(dim, 1, bias=False)
 
     def forward(self, x: Float[Tensor, "N T D"], mask: Bool[Tensor, "N T"] | None = None) -> Float[Tensor, "N D"]:
-        """Return the weighted mean of the real rows, or of all rows without a mask."""
+        """Return the weighted mean of the unmasked rows of each sequence."""
         logits = self.score(x)
         if mask is not None:
             logits = logits.masked_fill(~mask[..., None], -1e10)
@@ -174,17 +176,18 @@ class AttentionPooling(nn.Module):
 
 
 def stacked_dims(module: nn.Module, parameter: str) -> int:
-    """Return the number of leading axes along which a parameter stacks tensors that released programs store separately.
+    """Return the number of leading axes along which a parameter stacks tensors of the released programs.
 
-    For example, a weight [3, K, D, D] stacks the maps to queries, keys and values of K attentions, so the result is 2.
-    Gradient clipping must treat these tensors separately.
+    For example, a weight [3, K, D, D] stacks the maps to queries, keys and values of K attentions. The released
+    programs store these 3 K maps as separate tensors, so the result is 2. Gradient clipping must treat the stacked
+    tensors separately.
     """
     declared: dict[str, Any] = getattr(module, "stacked_dims", {})
     return int(declared.get(parameter, 0))
 
 
 class _SharedKeyAttention(Function):
-    """Computes the softmax of Q K^T, and its product with V. Logits are not saved for the backward pass."""
+    """Computes softmax(Q K^T) V and softmax(Q K^T). Logits are not saved for the backward pass."""
 
     @staticmethod
     def forward(
@@ -212,7 +215,7 @@ class _SharedKeyAttention(Function):
 
 @dataclass(frozen=True)
 class KeyValueCache:
-    """Keys and values for several attention steps. Transposed copies make some products three times as fast."""
+    """Keys and values for several attention steps. The transposed copies make some products three times as fast."""
 
     key: Float[Tensor, "V H L E"]
     value: Float[Tensor, "V H L E"]
@@ -224,11 +227,11 @@ class KeyValueCache:
     def of(
         cls, key: Float[Tensor, "V H L E"], value: Float[Tensor, "V H L E"], mask: Bool[Tensor, "V L"] | None
     ) -> "KeyValueCache":
-        """Return a cache of keys and values. Masked rows get no attention."""
+        """Return a cache of keys and values, in which masked rows get no attention."""
         keys, values = (x.detach().transpose(-1, -2).contiguous() for x in (key, value))
         return cls(key, value, keys, values, None if mask is None else ~mask[:, None, None])
 
     def attend(self, query: Float[Tensor, "V H K E"]) -> tuple[Float[Tensor, "V H K E"], Float[Tensor, "V H K L"]]:
-        """Return the attention output and the attention weights. The caller scales the queries."""
+        """Return the attention output and the attention weights. Queries must already be scaled."""
         with torch.autocast(query.device.type, enabled=False):
             return _SharedKeyAttention.apply(query, self.key, self.value, self.keys, self.values, self.excluded)

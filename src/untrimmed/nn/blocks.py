@@ -1,4 +1,4 @@
-"""Transformer layers that run in parallel on one input, each with its own attention window."""
+"""Transformer layers with different attention windows that run in parallel on one input."""
 
 import math
 from collections.abc import Sequence
@@ -17,23 +17,24 @@ from untrimmed.nn.packing import packing_of
 from untrimmed.nn.window import Constraint, Formula, constraint_windows
 
 NormOrder = Literal["post", "pre"]
-SkipPadding = bool | Literal["training"]  # when to skip rows of padding: always, never or in training
+SkipPadding = bool | Literal["training"]  # whether to skip rows of padding: always, never, or only in training
 
 
 def skips_padding(module: nn.Module, when: SkipPadding) -> bool:
-    """Return whether the module skips padding in its current mode (training or evaluation)."""
+    """Whether the module skips padding in its current mode (training or evaluation)."""
     return module.training if when == "training" else when
 
 
 class ParallelLayers(nn.Module):
-    """K transformer layers with separate weights, computed as one batch. A layer of width inf has no window.
+    """K transformer layers with separate weights, computed as one batch.
 
-    - `output_map` adds a linear map after the heads (MS-SL, GMMFormer).
-    - `ffn_ratio` adds a feed-forward part with a hidden layer this many times as wide as the rows (GMMFormer v2).
-    - `norm` is `post` in the released programs and `pre` in the papers (GMMFormer Eq. 8-9, v2 Eq. 14-15).
-    - `skip_padding`: rows of padding are not computed, and their output is arbitrary. Some released programs use these
-      rows; their methods must not set this option. With `training`, rows of padding are skipped only in training mode.
-      They are computed in evaluation mode, because the comparison with the released program includes them.
+    - `widths`: the width of each layer's window. A layer of width inf has no window.
+    - `output_map`: add a linear map after the heads (MS-SL, GMMFormer).
+    - `ffn_ratio`: add a feed-forward part with a hidden layer of width `ffn_ratio * dim` (GMMFormer v2).
+    - `norm`: `post` in the released programs, `pre` in the papers (GMMFormer Eq. 8-9, v2 Eq. 14-15).
+    - `skip_padding`: do not compute the rows of padding. Their output is arbitrary. Methods whose released programs
+      use these rows must not set this option. With "training", the rows are computed in evaluation mode, because the
+      comparison with the released program includes them.
     """
 
     def __init__(
@@ -70,18 +71,18 @@ class ParallelLayers(nn.Module):
         self._windows: dict[tuple[int, torch.device], Tensor] = {}
 
     def windows(self, length: int, device: torch.device) -> Float[Tensor, "K T T"] | None:
-        """Return the cached windows for sequences of this length, or None if no layer has a window.
+        """Return the windows for sequences of this length, or None if no layer has a window.
 
-        If `window_length` is set, windows are computed for that length and then cut to `length`. In this case, the
-        windows are the same for every batch.
+        If `window_length` is set, windows are computed for `window_length` rows and then cut to `length`, so that every
+        batch has the same windows. The windows are cached.
         """
         if all(math.isinf(width) for width in self.widths):
             return None
-        if torch.compiler.is_compiling():  # compiled code would use one cached window for all lengths
+        if torch.compiler.is_compiling():  # compiled code would use the same cached windows for all lengths
             return self._build_windows(length, device)
         key = (length, device)
         if key not in self._windows:
-            # A later call may be in training, which cannot use tensors that were created in inference mode.
+            # Training may use the windows later, and cannot use tensors that were created in inference mode.
             with torch.inference_mode(False):
                 self._windows[key] = self._build_windows(length).to(device)
         return self._windows[key]
@@ -101,7 +102,7 @@ class ParallelLayers(nn.Module):
     ) -> Float[Tensor, "K N T D"]:
         """Return the outputs of all layers on the same input. Rows at masked positions are arbitrary.
 
-        Every layer attends to `extra_rows` as if they belonged to the sequence; the output does not include them.
+        Every layer also attends to `extra_rows`. The output does not include these rows.
         """
         windows = self.windows(x.shape[1], x.device)
         if self.norm_order == "post" and lean.applies(x, self.dropout):
@@ -124,12 +125,12 @@ class ParallelLayers(nn.Module):
         return x if self.ffn is None else self.norm2(x + self.ffn(x))  # type: ignore[misc]
 
     def _attend(self, x: Tensor, windows: Tensor | None, mask: Tensor | None, extra_rows: Tensor | None) -> Tensor:
-        """Return the attention output of all layers. Only self-attention without Lorentz space supports extra rows."""
+        """Return the attention output of all layers. `LorentzAttention` does not support extra rows."""
         attended: Tensor = self.attention(x, windows, mask, *(() if extra_rows is None else (extra_rows,)))
         return attended
 
     def _after_attention(self, x: Float[Tensor, "M D"], attended: Float[Tensor, "K M D"]) -> Float[Tensor, "K M D"]:
-        """Apply the parts of post-norm layers after attention. Each output row depends only on the same input row."""
+        """Return the output of post-norm layers, given their attention output."""
         probability = rate(self.dropout)
         if isinstance(self.output, StackedLinear):
             attended = self.output(attended[:, None])[:, 0]
@@ -151,17 +152,17 @@ class StackedFeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "K N T D"]) -> Float[Tensor, "K N T D"]:
-        """Return the output, which the caller adds to the input."""
+        """Return the output of each perceptron. The caller adds the input to this output."""
         return self.dropout(self.layer2(self.dropout(self.layer1(x).relu())))
 
     def of_rows(self, x: Float[Tensor, "K M D"]) -> Float[Tensor, "K M D"]:
-        """Return the output before the last dropout. The caller applies this dropout in `lean.add_norm`."""
+        """Return the output before the last dropout. `lean.add_norm` applies this dropout."""
         parameters = (self.layer1.weight, self.layer1.bias, self.layer2.weight, self.layer2.bias)
         return lean.feed_forward(x, *parameters, rate(self.dropout))
 
 
 class LayersOfTwoKinds(nn.Module):
-    """Two groups of layers with different kinds of attention, on the same input."""
+    """Two groups of layers with different kinds of attention and the same input."""
 
     def __init__(self, first: ParallelLayers, second: ParallelLayers):
         super().__init__()
@@ -174,12 +175,12 @@ class LayersOfTwoKinds(nn.Module):
         return self.first.widths + self.second.widths
 
     def forward(self, x: Float[Tensor, "N T D"], mask: Bool[Tensor, "N T"] | None = None) -> Float[Tensor, "K N T D"]:
-        """Return the outputs of all layers, beginning with the first group."""
+        """Return the outputs of all layers, first those of the first group."""
         return torch.cat([self.first(x, mask), self.second(x, mask)])
 
 
 class GaussianBlock(nn.Module):
-    """Layers with different windows on one input, combined into one sequence (GMMFormer and its successors)."""
+    """Layers with different windows, whose outputs are combined into one sequence (GMMFormer and later methods)."""
 
     def __init__(self, layers: ParallelLayers | LayersOfTwoKinds, aggregation: nn.Module):
         super().__init__()
@@ -195,7 +196,7 @@ class GaussianBlock(nn.Module):
     ) -> Float[Tensor, "N T D"]:
         """Return a sequence of the same shape. Masked rows get no attention, but have an output.
 
-        `token` is for aggregations that use a token. The layers also attend to `extra_rows`.
+        `token` is passed to the aggregation. The layers also attend to `extra_rows`.
         """
         outputs = self.layers(x, mask) if extra_rows is None else self.layers(x, mask, extra_rows)
         return self.aggregation(outputs, x, mask, token)

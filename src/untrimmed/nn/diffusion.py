@@ -1,4 +1,4 @@
-"""A short diffusion process over a few vectors per video: noise schedule, denoising network and reverse chain."""
+"""A diffusion process for a few vectors per video: noise schedule, denoising network and reverse chain."""
 
 import math
 from collections.abc import Sequence
@@ -14,8 +14,7 @@ from untrimmed.nn.norm import LayerNorm
 
 @dataclass(frozen=True)
 class NoiseSchedule:
-    """A noise schedule: the variance of the noise that each of T steps adds, in double precision. Step 0 is the least
-    noisy."""
+    """The variance of the noise that each of T steps adds, in double precision. Step 0 is the least noisy step."""
 
     betas: tuple[float, ...]
 
@@ -30,7 +29,7 @@ class NoiseSchedule:
 
     @property
     def alpha_bars(self) -> tuple[float, ...]:
-        """The share of the signal's variance that remains after each step: the cumulative products of 1 - beta."""
+        """The share of the signal's variance after each step: the cumulative products of 1 - beta."""
         products = []
         alpha_bar = 1.0
         for beta in self.betas:
@@ -40,7 +39,10 @@ class NoiseSchedule:
 
     @property
     def posterior(self) -> tuple[tuple[float, float, float], ...]:
-        """For each reverse step: weight of the predicted clean vector, weight of the current vector, noise variance."""
+        """For each step of the reverse chain, the weights of the clean and the current vector, and the noise variance.
+
+        The clean vector is a prediction.
+        """
         weights = []
         for beta, previous, current in zip(self.betas, (1.0, *self.alpha_bars[:-1]), self.alpha_bars, strict=True):
             noisy = 1 - current
@@ -51,10 +53,7 @@ class NoiseSchedule:
 
 
 class DenoiserLayer(nn.Module):
-    """Two pre-norm linear maps with a linear shortcut.
-
-    An embedding of step and condition is added between the two maps.
-    """
+    """Two pre-norm linear maps with a linear shortcut. The embedded step and condition are added between the maps."""
 
     def __init__(self, dim: int):
         super().__init__()
@@ -67,20 +66,19 @@ class DenoiserLayer(nn.Module):
         self.shortcut = nn.Linear(dim, dim)
 
     def hint(self, time: Float[Tensor, "T D"], condition: Float[Tensor, "V K D"]) -> Float[Tensor, "T V K D"]:
-        """Return the sum of the embedded step and the embedded condition, for all steps."""
+        """Return the sum of the embedded step and the embedded condition for every step."""
         return self.time(F.silu(time))[:, None, None] + self.condition(F.silu(condition))
 
     def forward(self, x: Float[Tensor, "*T V K D"], hint: Float[Tensor, "*T V K D"]) -> Float[Tensor, "*T V K D"]:
-        """Return the layer's output."""
+        """Return the layer's output. `hint` is the result of the method `hint` at the steps of `x`."""
         y = self.layer1(F.silu(self.norm1(x))) + hint
         return self.layer2(F.silu(self.norm2(y))) + self.shortcut(x)
 
 
 class Denoiser(nn.Module):
-    """Predicts the noise in each vector independently, from the step and the vector's condition.
+    """Predicts the noise in each vector from the step and the vector's condition. Vectors do not influence each other.
 
-    As in the released program, the step embeddings are drawn from normal(0, `init_std`), as weights are, but are never
-    trained.
+    As released, the step embeddings are drawn from normal(0, `init_std`) and are not trained.
     """
 
     steps: Tensor
@@ -96,7 +94,7 @@ class Denoiser(nn.Module):
         self.output = nn.Linear(dim, dim)
 
     def hints(self, condition: Float[Tensor, "V K D"]) -> list[Float[Tensor, "T V K D"]]:
-        """Return each layer's embedding of steps and conditions. It is computed once per reverse chain."""
+        """Return each layer's embedding of steps and conditions, which can be computed once per reverse chain."""
         time = self.time2(F.silu(self.time1(self.steps)))
         embedded = self.condition(self.norm(condition).relu())
         return [layer.hint(time, embedded) for layer in self.layers]  # type: ignore[operator]
@@ -112,10 +110,10 @@ class Denoiser(nn.Module):
 
 
 class Diffusion(nn.Module):
-    """DreamPRVR's diffusion (arXiv 2604.03653): turns one vector per video and K conditions into K vectors.
+    """DreamPRVR's diffusion (arXiv 2604.03653): computes K vectors per video from a start vector and K conditions.
 
-    As released, nothing is random: the start vector replaces the noise, at the beginning and in every step. All
-    computations are in the dtype of the weights, even under autocast, because the first step multiplies its input by
+    As released, the result is not random: the start vector replaces the noise at the beginning and in every step.
+    Computations are in the dtype of the weights, even under autocast, because the first step multiplies its input by
     200.
     """
 
@@ -125,7 +123,10 @@ class Diffusion(nn.Module):
         self.denoiser = Denoiser(dim, num_steps, num_layers, init_std)
 
     def trajectory(self, start: Float[Tensor, "V D"], condition: Float[Tensor, "V K D"]) -> Float[Tensor, "T V K D"]:
-        """Return the K vectors after each reverse step, the noisiest first. After the last step they are in [-1, 1]."""
+        """Return the K vectors after each step of the reverse chain, noisiest step first.
+
+        After the last step, the entries of the vectors are in [-1, 1].
+        """
         with torch.autocast(start.device.type, enabled=False):
             start = start.to(self.denoiser.steps.dtype)
             condition = condition.to(self.denoiser.steps.dtype)
@@ -146,15 +147,14 @@ class Diffusion(nn.Module):
             return torch.stack(steps)
 
     def noised(self, clean: Float[Tensor, "V K D"], noise: Float[Tensor, "V D"]) -> Float[Tensor, "T V K D"]:
-        """Return the clean vectors at every step, with the step's noise added. All K vectors of a video get the same
-        noise."""
+        """Return the clean vectors with the noise of every step added. All K vectors of a video get the same noise."""
         bars = torch.tensor(self.schedule.alpha_bars, dtype=torch.float64, device=clean.device)[:, None, None, None]
         return bars.sqrt().to(clean.dtype) * clean + (1 - bars).sqrt().to(clean.dtype) * noise[:, None].to(clean.dtype)
 
     def predicted_noise(
         self, noised: Float[Tensor, "T V K D"], condition: Float[Tensor, "V K D"]
     ) -> Float[Tensor, "T V K D"]:
-        """Return the noise that the network predicts at every step."""
+        """Return the predicted noise in the vectors `noised` of every step."""
         with torch.autocast(noised.device.type, enabled=False):
             dtype = self.denoiser.steps.dtype
             return self.denoiser(noised.to(dtype), self.denoiser.hints(condition.to(dtype)))

@@ -6,13 +6,13 @@ from torch import Tensor, nn
 
 
 class DownSampling(nn.Module):
-    """Shortens a sequence: max-pooling over time, then one convolution (JSG Eq. 2).
+    """Shortens a sequence by max-pooling over time, followed by one convolution (JSG Eq. 2).
 
-    As released, the convolution has one channel: the same few weights for every feature dimension. The convolution's
-    bias has no effect, because the following layer norm removes it.
+    As released, the convolution has one channel, so that all feature dimensions share the same few weights. The
+    convolution's bias has no effect, because the next layer norm removes it.
     """
 
-    SHARE_REAL = 0.2  # an output row is real if at least this share of its input rows is real
+    SHARE_REAL = 0.2  # an output row counts as real if at least this share of its input rows is real
 
     def __init__(self, pool_size: int, pool_stride: int, conv_size: int, conv_stride: int):
         super().__init__()
@@ -24,7 +24,10 @@ class DownSampling(nn.Module):
     def pooled(
         self, x: Float[Tensor, "V T C"], mask: Bool[Tensor, "V T"]
     ) -> tuple[Float[Tensor, "V N C"], Bool[Tensor, "V N"]]:
-        """Return the maximum of every group of rows, padding included. Short sequences are extended with zeros."""
+        """Return the maximum of every group of rows and the mask of real groups. Groups may include padding.
+
+        Short sequences are extended with zeros.
+        """
         missing = max(0, self.min_rows - x.shape[1])
         x = F.pad(x, (0, 0, 0, missing))
         mask = F.pad(mask, (0, missing))
@@ -38,7 +41,7 @@ class DownSampling(nn.Module):
         pooled, mask = self.pooled(x, mask)
         size = self.conv.weight.shape[-1]
         stride = self.conv.stride[0]
-        # one matrix-vector product replaces a convolution for each feature dimension
+        # one matrix-vector product is used instead of a convolution for each feature dimension
         windows = pooled.unfold(1, size, stride)
         return F.linear(windows, self.conv.weight[0], self.conv.bias)[..., 0], self._shortened(mask, size, stride)
 

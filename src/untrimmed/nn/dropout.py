@@ -1,6 +1,6 @@
-"""Dropout with masks that are fast to draw and take one byte per element (two for bfloat16).
+"""Dropout with masks that are drawn quickly and take one byte per element (two for bfloat16).
 
-The handwritten layers in `nn/lean.py` use the same masks.
+The autograd functions in `nn/lean.py` use the same masks.
 """
 
 import math
@@ -17,24 +17,25 @@ BFLOAT16_ONE = 0x3F80  # the bits of 1.0
 
 
 def is_eager_cpu(x: Tensor) -> bool:
-    """Return whether x is on the CPU and torch.compile is not tracing.
+    """Whether x is on the CPU and torch.compile is not tracing.
 
-    For torch.compile, callers use the plain operations.
+    While torch.compile traces, callers use PyTorch's operations.
     """
     return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def rate(dropout: nn.Module) -> float:
-    """Return the current dropout probability of a module: 0 in evaluation mode."""
+    """Return the dropout probability of a module, which is 0 in evaluation mode."""
     return float(dropout.p) if dropout.training else 0.0  # type: ignore[arg-type]
 
 
 def keep_mask(shape: tuple[int, ...], probability: float, dtype: torch.dtype) -> Shaped[Tensor, "..."]:
-    """Return a random mask: 0 with `probability` (to within 1 / 65536), otherwise 1.
+    """Return a random mask: 0 with `probability` (rounded to a multiple of 1 / 65536), otherwise 1.
 
-    For `dtype` bfloat16, the mask is in bfloat16. Otherwise it is in uint8, because bools take twice as long. The bits
-    come from a NumPy generator, which is twice as fast as torch's generator. Its seed comes from torch's generator, so
-    the mask depends on `torch.manual_seed`, but not on the number of threads.
+    For `dtype` bfloat16, the mask is in bfloat16, otherwise in uint8, because bools take twice as long.
+
+    The bits come from a NumPy generator, which is twice as fast as torch's generator. Torch's generator draws the seed
+    of the NumPy generator. Therefore the mask depends on `torch.manual_seed`, but not on the number of threads.
     """
     count = math.prod(shape)
     generator = np.random.SFC64(int(torch.randint(2**63 - 1, ())))
@@ -66,7 +67,7 @@ class Dropout(nn.Dropout):
     """Dropout with the masks of `keep_mask` on the CPU, and with torch's masks on other devices."""
 
     def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-        """Set random elements to 0 and scale up all other elements. In evaluation mode, return the input."""
+        """Return x with random elements set to 0 and all other elements scaled up. In evaluation mode, return x."""
         if not is_eager_cpu(x):
             return super().forward(x)
         return _Dropout.apply(x, self.p) if self.training and self.p > 0 else x

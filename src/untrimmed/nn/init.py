@@ -10,7 +10,7 @@ from untrimmed.nn.lorentz import LorentzLinear
 def initialise(model: nn.Module, std: float = 0.02) -> None:
     """Draw all linear and embedding weights from normal(0, std) and set linear biases to 0, in place.
 
-    A module's attribute `init_std` takes precedence over `std`. Layer norms keep gain 1 and bias 0. Free parameters
+    If a module has an attribute `init_std`, it replaces `std`. Layer norms keep gain 1 and bias 0. Other parameters
     (tokens, prototypes) keep their values.
     """
     for module in model.modules():

@@ -1,12 +1,13 @@
-"""The expensive parts of a layer as autograd functions for the CPU that need less memory and time in training.
+"""Autograd functions for the expensive parts of a layer, which save memory and time when training on the CPU.
 
-The results are the same as with plain operations, which the modules still use for CUDA, `torch.compile` and tests. The
-work is split into pieces that fit the CPU caches, so that element-wise operations cost little. Under autocast, matrix
-products (including gradients of weights) and the tensors saved for them are in autocast's format. Norms, softmax and
-sums (including gradients of biases) are in float32.
+The results are the same as with PyTorch's operations, which the modules use for CUDA, `torch.compile` and tests. The
+functions process pieces of rows that fit into the CPU caches, so that element-wise operations cost little.
+
+Under autocast, matrix products (including gradients of weights) and the tensors saved for them are in autocast's
+format. Norms, softmax and sums (including gradients of biases) are in float32.
 
 For the backward pass, a layer saves its input, its queries, keys and values, the hidden values of the feed-forward part
-after ReLU and dropout, and the masks of the other dropouts. It recomputes the attention weights.
+after ReLU and dropout, and the masks of the other dropouts. The backward pass recomputes the attention weights.
 """
 
 import math
@@ -20,30 +21,30 @@ from torch.autograd.function import once_differentiable
 
 from untrimmed.nn.dropout import is_eager_cpu, keep_mask
 
-PIECE = 2**20  # largest number of values in the widest array of a piece: 4 MB in float32
+PIECE = 2**20  # maximum number of values in the largest array of a piece: 4 MB in float32
 
 
 def applies(x: Tensor, dropout: nn.Module) -> bool:
-    """Return whether the functions of this module should replace the plain operations for `x`."""
+    """Whether the functions of this module should replace PyTorch's operations for `x`."""
     return is_eager_cpu(x) and isinstance(dropout, nn.Dropout)
 
 
 def product_dtype(x: Tensor) -> torch.dtype:
-    """Return the dtype of matrix products with x: the dtype of autocast if autocast is enabled."""
+    """Return the dtype of matrix products with x: autocast's dtype if autocast is enabled, otherwise x's dtype."""
     return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
 
 
 def _relu_(x: Tensor) -> Tensor:
-    """Apply ReLU in place.
+    """Apply ReLU in place, and return the same tensor.
 
-    The bits of bfloat16 are read as int16. As int16, negative numbers are at most -128, and NaN is larger.
+    The bits of bfloat16 numbers are read as int16, in which all negative bfloat16 numbers except NaN are at most -128.
     """
     torch.threshold_(*((x.view(torch.int16), -128, 0) if x.dtype == torch.bfloat16 else (x, 0, 0)))
     return x
 
 
 def _sum_of_rows(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the sum of the rows in `dtype`. Converting piece by piece is four times as fast as `sum(dtype=...)`."""
+    """Return the sum of the rows, in `dtype`. Converting piece by piece is four times as fast as `sum(dtype=...)`."""
     pieces = _pieces(x.shape[-2], 4 * x.shape[-1]) or [slice(0)]
     return torch.stack([x[..., piece, :].to(dtype).sum(dim=-2) for piece in pieces]).sum(dim=0)
 
@@ -54,12 +55,15 @@ def _pieces(num_rows: int, width: int) -> list[slice]:
 
 
 class _InputProjection(Function):
-    """ReLU(W dropout(LN(x)) + b) of selected rows of features that need no gradient.
+    """Computes ReLU(W dropout(LN(x)) + b) for selected rows of features that need no gradient.
 
     Let n be the normalised rows and m the dropout mask. Then dropout(LN(x)) is m * n * gain + m * shift, times a
-    constant, and all gradients follow from two products of the incoming gradient: with m * n and with m. In bfloat16,
-    the forward pass saves m * n and m, and multiplies them by W * gain and W * shift. In float32, two products instead
-    of one would be expensive. There, the layer norm applies gain and shift, and the backward pass recomputes m * n.
+    constant. All gradients can be computed from the products of the output's gradient with m * n and with m.
+
+    In bfloat16, the forward pass multiplies m * n by W * gain, and m by W * shift. It saves m * n and m.
+
+    In float32, two products instead of one would be expensive. Therefore the layer norm applies gain and shift, and the
+    backward pass recomputes m * n.
     """
 
     @staticmethod
@@ -141,7 +145,7 @@ def input_projection(
     linear: nn.Linear,
     probability: float,
 ) -> Float[Tensor, "R D"]:
-    """Return ReLU(linear(dropout(norm(x)))) of the selected rows. The features get no gradient."""
+    """Return ReLU(linear(dropout(norm(x)))) for the selected rows. No gradient is computed for x."""
     trains = torch.is_grad_enabled()
     dtype = product_dtype(x)
     with torch.autocast("cpu", enabled=False):
@@ -150,7 +154,7 @@ def input_projection(
 
 
 class _FeedForward(Function):
-    """W2 dropout(ReLU(W1 x + b1)) + b2 for K stacks of rows, as an autograd function."""
+    """Computes W2 dropout(ReLU(W1 x + b1)) + b2 for K stacks of rows."""
 
     @staticmethod
     def forward(
@@ -190,7 +194,7 @@ class _FeedForward(Function):
         x, weight1, weight2, hidden = ctx.saved_tensors
         scale = 1 / (1 - ctx.p)
         dtype = ctx.dtype
-        ignored = hidden.new_zeros(())  # required argument without effect, because `beta=0`
+        ignored = hidden.new_zeros(())  # a required argument that has no effect, because `beta=0`
         d_x = torch.empty_like(x, dtype=dtype)
         d_hidden = torch.empty_like(hidden[0])
         d_weight1 = torch.empty_like(weight1, dtype=dtype)
@@ -216,7 +220,10 @@ def feed_forward(
     bias2: Float[Tensor, "K D"],
     probability: float,
 ) -> Float[Tensor, "K M D"]:
-    """Apply two linear maps with ReLU and dropout between them. Under autocast, the result is in autocast's format."""
+    """Return the output of two linear maps with ReLU and dropout between them.
+
+    Under autocast, the result is in autocast's format.
+    """
     trains = torch.is_grad_enabled()
     dtype = product_dtype(x)
     with torch.autocast("cpu", enabled=False):
@@ -224,7 +231,7 @@ def feed_forward(
 
 
 class _AddNorm(Function):
-    """LN(x + dropout(y)) for K stacks of rows, in the dtype of x. All stacks may have the same x."""
+    """Computes LN(x + dropout(y)) for K stacks of rows, in the dtype of x. All stacks may have the same x."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, gain: Tensor, bias: Tensor, p: float) -> Tensor:
@@ -265,13 +272,13 @@ def add_norm(
     bias: Float[Tensor, "K D"],
     probability: float,
 ) -> Float[Tensor, "K M D"]:
-    """Return x plus y after dropout, normalised by each stack's layer norm."""
+    """Return norm(x + dropout(y)), with the layer norm of each stack."""
     with torch.autocast("cpu", enabled=False):
         return _AddNorm.apply(x, y, gain, bias, probability)
 
 
 class _SelfAttention(Function):
-    """K multi-head self-attentions of packed sequences. The backward pass recomputes logits and weights."""
+    """Computes K multi-head self-attentions for packed sequences. The backward pass recomputes logits and weights."""
 
     @staticmethod
     def forward(ctx: Any, joint: Tensor, windows: Tensor | None, groups: tuple[Tensor, ...], p: float) -> Tensor:
@@ -320,7 +327,7 @@ class _SelfAttention(Function):
 
 
 def _products(a: Tensor, b: Tensor, scale: float) -> Tensor:
-    """Return scale * a @ b for many small matrices. Scaling inside the product costs nothing."""
+    """Return scale * a @ b for many small matrices. The scaling takes no additional time."""
     left = a.flatten(0, -3)
     right = b.flatten(0, -3)
     out = left.new_empty(len(left), left.shape[1], right.shape[2])
@@ -328,7 +335,7 @@ def _products(a: Tensor, b: Tensor, scale: float) -> Tensor:
 
 
 def _attention_batches(groups: tuple[Tensor, ...], num_maps: int) -> list[Tensor]:
-    """Split the groups into batches with at most `PIECE` attention weights, but at least one sequence."""
+    """Split the groups into batches. A batch has at most `PIECE` attention weights, but at least one sequence."""
     return [rows for group in groups for rows in group.split(max(1, PIECE // (num_maps * group.shape[1] ** 2)))]
 
 
@@ -340,14 +347,17 @@ def _heads(joint: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _index(rows: Tensor) -> Tensor | slice:
-    """Return the row indices, or a slice if they are consecutive (as in a batch sorted by length)."""
+    """Return the row indices as a flat tensor, or as a slice if they are consecutive.
+
+    They are consecutive if the sequences of the batch are sorted by length.
+    """
     first = int(rows[0, 0])
     last = int(rows[-1, -1])
     return slice(first, last + 1) if last + 1 - first == rows.numel() else rows.flatten()
 
 
 def _logit_scales(windows: Tensor | None, head_dim: int) -> Tensor | float:
-    """Return the factors of the logits: the windows, divided by the square root of a head's width."""
+    """Return the factors of the logits: the windows (or 1), divided by the square root of a head's width."""
     return head_dim**-0.5 if windows is None else (windows / math.sqrt(head_dim))[:, None]
 
 
@@ -366,7 +376,7 @@ def self_attention(
     groups: tuple[Int[Tensor, "_ _"], ...],
     probability: float,
 ) -> Float[Tensor, "K M D"]:
-    """Return the concatenated heads of K attentions, given packed queries, keys and values.
+    """Return the concatenated heads of K attentions. `joint` contains the packed queries, keys and values.
 
     Each group [N, T] contains the row indices of N sequences of equal length T.
     """

@@ -1,4 +1,4 @@
-"""Linear maps of several parallel blocks as one batched matrix product."""
+"""The linear maps of several parallel blocks, computed as one batched matrix product."""
 
 from typing import ClassVar
 
@@ -18,6 +18,6 @@ class StackedLinear(nn.Module):
         self.bias = nn.Parameter(torch.empty(count, out_dim))
 
     def forward(self, x: Float[Tensor, "K N T I"]) -> Float[Tensor, "K N T O"]:
-        """Apply map k to x[k]."""
+        """Return the output of map k on x[k] for every k."""
         rows = x.flatten(1, 2)
         return torch.baddbmm(self.bias[:, None], rows, self.weight.transpose(1, 2)).unflatten(1, x.shape[1:3])

@@ -1,10 +1,14 @@
 """Attention in Lorentz space (HLFormer, arXiv 2507.17402): weights depend on distances between points on a hyperboloid.
 
-A point x is (time, space) with <x, x> = -1, where <u, v> = -u_0 v_0 + u_1 v_1 + ...; the curvature is fixed at -1.
-Tangent vectors at the origin (1, 0, ..., 0) have time 0, which is not stored. Each head has its own points. As
-released, the logarithmic map is applied to the concatenated points of all heads. The concatenation is not a point: the
-first head's time counts as time, and the other heads' times as space coordinates. Under autocast, everything between
-the two linear maps is computed in float32, because differences of squared times need this precision.
+A point x is (time, space) with <x, x> = -1, where <u, v> = -u_0 v_0 + u_1 v_1 + ... is the Minkowski product. The
+curvature is always -1. Tangent vectors at the origin (1, 0, ..., 0) have time 0, which is not stored.
+
+Each head has its own points. As released, the logarithmic map is applied to the concatenated points of all heads,
+although the concatenation is not a point. The time of the first head is used as time, and the times of the other heads
+as space coordinates.
+
+Under autocast, everything between the two linear maps is computed in float32, because differences of squared times need
+this precision.
 """
 
 import math
@@ -18,32 +22,32 @@ from untrimmed.nn.dropout import Dropout
 from untrimmed.nn.linear import StackedLinear
 from untrimmed.nn.norm import StackedLayerNorm
 
-# the exponential map limits lengths of tangent vectors to the range from MIN_LENGTH to MAX_LENGTH
+# The exponential map limits the lengths of tangent vectors to the range from MIN_LENGTH to MAX_LENGTH.
 MIN_LENGTH = 1e-9**0.5
 MAX_LENGTH = 10.0
 MIN_TIME = 1.1  # smallest time that a Lorentz linear map returns
 MIN_SQUARED_NORM = 1e-8  # smallest squared Minkowski norm by which `centroid` divides
-ORIGIN_TOLERANCE = 1e-9  # points with a smaller time^2 - 1 count as the origin
-MASKED_LOGIT = -1e18  # as released; below any logit
+ORIGIN_TOLERANCE = 1e-9  # points with time^2 - 1 below this number count as the origin
+MASKED_LOGIT = -1e18  # as released; smaller than any logit
 
 
 def negated_time(x: Float[Tensor, "*B E"]) -> Float[Tensor, "*B E"]:
-    """Return points with negated time, so that dot products with the result are Minkowski products."""
+    """Return points with negated time. Dot products with these points are Minkowski products."""
     return torch.cat([-x[..., :1], x[..., 1:]], dim=-1)
 
 
 def exponential_map(tangent: Float[Tensor, "*B E"]) -> Float[Tensor, "*B P"]:
-    """Map tangent vectors at the origin to points (P = E + 1 numbers). Lengths above 10 count as 10."""
+    """Return the points (P = E + 1 numbers) for tangent vectors at the origin. Lengths above 10 count as 10."""
     length = torch.linalg.vector_norm(tangent, dim=-1, keepdim=True).clamp_min(MIN_LENGTH)
     space = tangent * (length.clamp_max(MAX_LENGTH).sinh() / length)
     return torch.cat([(1 + space.square().sum(dim=-1, keepdim=True)).sqrt(), space], dim=-1)
 
 
 def logarithmic_map(points: Float[Tensor, "*B P"]) -> Float[Tensor, "*B E"]:
-    """Map points to tangent vectors at the origin, the inverse of `exponential_map`.
+    """Return the tangent vectors at the origin for points. This is the inverse of `exponential_map`.
 
-    The space part is multiplied by arcosh(t) / sqrt(t^2 - 1), or by 1 at the origin. Vectors that are not on the
-    hyperboloid are treated in the same way.
+    The space part is multiplied by arcosh(t) / sqrt(t^2 - 1) for time t, or by 1 at the origin. Vectors that are not on
+    the hyperboloid are treated in the same way.
     """
     time = points[..., :1]
     space = points[..., 1:]
@@ -54,8 +58,10 @@ def logarithmic_map(points: Float[Tensor, "*B P"]) -> Float[Tensor, "*B E"]:
 
 
 def points_of(rows: Float[Tensor, "*B E"], scale: Float[Tensor, "*#B 1"]) -> Float[Tensor, "*B E"]:
-    """Return points with time 1.1 + scale * sigmoid(a row's first number). The row's other numbers give the
-    direction."""
+    """Return the point for each row, with time 1.1 + scale * sigmoid(first number of the row).
+
+    The other numbers of the row determine the direction of the point's space part.
+    """
     time = MIN_TIME + scale * rows[..., :1].sigmoid()
     length = torch.linalg.vector_norm(rows[..., 1:], dim=-1, keepdim=True)
     radius = (time.square() - 1).sqrt()
@@ -63,15 +69,16 @@ def points_of(rows: Float[Tensor, "*B E"], scale: Float[Tensor, "*#B 1"]) -> Flo
 
 
 def centroid(sums: Float[Tensor, "*B E"]) -> Float[Tensor, "*B E"]:
-    """Return weighted sums of points, projected onto the hyperboloid."""
+    """Return the projections of weighted sums of points onto the hyperboloid."""
     square = (negated_time(sums) * sums).sum(dim=-1, keepdim=True)
     return sums / square.abs().clamp_min(MIN_SQUARED_NORM).sqrt()
 
 
 def bounded(parameter: Tensor, low: float, high: float, *, overwrite: bool) -> Tensor:
-    """Return the parameter, limited to [low, high]. Gradients pass as if it were not limited.
+    """Return the parameter, limited to [low, high]. Gradients are the same as without the limits.
 
-    As released, `overwrite` also limits the stored parameter, so that the next optimizer step starts at the limit.
+    As released, `overwrite` also limits the stored parameter, so that the next optimizer step starts from the limited
+    value.
     """
     if overwrite:
         with torch.no_grad():
@@ -80,9 +87,9 @@ def bounded(parameter: Tensor, low: float, high: float, *, overwrite: bool) -> T
 
 
 class LorentzLinear(nn.Module):
-    """K layers of three maps each: for queries, keys and values. A map converts a point to one point per head.
+    """K layers with three maps each: for queries, keys and values. A map converts a point to one point per head.
 
-    The time coordinate of the new points is at most `MIN_TIME` plus a scale that each map learns.
+    The time of the new points is at most `MIN_TIME` plus a learned scale. Each map has a different scale.
     """
 
     stacked_dims: ClassVar[dict[str, int]] = {"weight": 2, "log_scale": 2}
@@ -95,7 +102,7 @@ class LorentzLinear(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, points: Float[Tensor, "K N T P"]) -> tuple[Float[Tensor, "K N H T E"], ...]:
-        """Return queries, keys and values. Dropout is separate for each and can also set the time of a point to 0."""
+        """Return queries, keys and values. Their dropout masks differ, and can set the time of a point to 0."""
         projected = []
         for i in range(3):
             rows = torch.bmm(self.dropout(points).flatten(1, 2), self.weight[:, i].mT)
@@ -105,7 +112,7 @@ class LorentzLinear(nn.Module):
 
 
 class LorentzAttention(nn.Module):
-    """K Lorentz attentions over one input, which `ParallelLayers` can use instead of self-attention.
+    """K Lorentz attentions, which `ParallelLayers` can use instead of `StackedSelfAttention`.
 
     `lorentz_dim` is the width of the tangent space. Logits are the negative squared distance divided by a learned
     temperature, plus a learned bias. Attention weights have no dropout.
@@ -131,7 +138,7 @@ class LorentzAttention(nn.Module):
         windows: Float[Tensor, "B T T"] | None = None,
         mask: Bool[Tensor, "N T"] | None = None,
     ) -> Float[Tensor, "B N T D"]:
-        """Return the output of every attention. `x`, `windows` and `mask` are as in `StackedSelfAttention`."""
+        """Return the output of every attention. `StackedSelfAttention` describes the arguments."""
         tangent = self.tangent(x)
         with torch.autocast(x.device.type, enabled=False):
             scale = self.scale()
@@ -145,7 +152,7 @@ class LorentzAttention(nn.Module):
         return self.input(self.dropout(self.input_norm(x))).relu()
 
     def scale(self) -> Float[Tensor, "B 1 1 1"]:
-        """Return the factor, at most 1, that multiplies tangent vectors before attention and divides them after it."""
+        """Return a factor of at most 1, which multiplies tangent vectors before attention and divides them after it."""
         return bounded(self.log_scale, -math.inf, 0.0, overwrite=self.training).exp()[:, None, None, None]
 
     def logits(
@@ -157,8 +164,8 @@ class LorentzAttention(nn.Module):
     ) -> Float[Tensor, "K N H T T"]:
         """Return (2 + 2 <q, k>) / temperature + bias, multiplied by the windows.
 
-        As released, windows multiply negative logits. This moves the logits of distant keys towards 0 and increases
-        their weights.
+        As released, windows multiply negative logits. For distant keys, this moves the logits towards 0 and increases
+        the weights.
         """
         factor = (2 / self.temperature)[:, None, None, None, None]
         logits = (factor * negated_time(query)) @ key.mT
@@ -168,5 +175,5 @@ class LorentzAttention(nn.Module):
         return logits if mask is None else logits.masked_fill_(~mask[:, None, None], MASKED_LOGIT)
 
     def read(self, weights: Float[Tensor, "K N H T T"], value: Float[Tensor, "K N H T E"]) -> Float[Tensor, "K N T P"]:
-        """Return the weighted centroids of the values, with concatenated heads."""
+        """Return the weighted centroids of the values. The centroids of all heads are concatenated."""
         return centroid(weights @ value).transpose(-2, -3).flatten(-2)

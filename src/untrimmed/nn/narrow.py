@@ -1,7 +1,7 @@
 """Layers in bfloat16 for inference on the CPU.
 
-The layers process pieces of rows that fit into the processor's caches, so that float32 intermediate results stay there.
-If oneDNN supports bfloat16, bias and ReLU are fused into the product.
+The layers process pieces of rows, so that float32 intermediate results fit into the processor's caches. If oneDNN
+supports bfloat16, one kernel computes the product, bias and ReLU.
 """
 
 import torch
@@ -17,14 +17,14 @@ ROWS = 1024  # number of rows in a piece
 
 
 def applies(x: Tensor) -> bool:
-    """Return whether x is on the CPU, products with x are in bfloat16, and gradients are disabled."""
+    """Whether x is on the CPU, products with x are in bfloat16, and gradients are disabled."""
     return x.device.type == "cpu" and lean.product_dtype(x) == torch.bfloat16 and not torch.is_grad_enabled()
 
 
 def linear(
     x: Float[Tensor, "M I"], weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"], *, relu: bool = False
 ) -> Float[Tensor, "M O"]:
-    """Apply a linear map in bfloat16, optionally followed by ReLU."""
+    """Return the output of a linear map in bfloat16, optionally after ReLU."""
     x = x.bfloat16()
     weight = weight.bfloat16()
     bias = bias.bfloat16()
@@ -48,7 +48,7 @@ def after_attention(
     layer2: StackedLinear,
     norm2: StackedLayerNorm,
 ) -> Float[Tensor, "K M D"]:
-    """Apply the parts of K post-norm layers after attention: residuals, norms and feed-forward part."""
+    """Return the output of K post-norm layers, given their input x and their attention output."""
     out = x.new_empty(attended.shape)
     shape = x.shape[-1:]
     with torch.autocast("cpu", enabled=False):

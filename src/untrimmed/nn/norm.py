@@ -1,4 +1,4 @@
-"""Layer normalisation for one block and for several parallel blocks."""
+"""Layer normalisation for one block or several parallel blocks."""
 
 from typing import ClassVar
 
@@ -11,8 +11,8 @@ from torch import Tensor, nn
 class LayerNorm(nn.LayerNorm):
     """Layer normalisation (eps 1e-5). With `decay_gain`, weight decay applies to the gain.
 
-    The released optimizers exclude a gain from weight decay only if its name contains `LayerNorm`. Layers with a
-    feed-forward part name their norms `norm1` and `norm2`, so the gains of these norms are decayed.
+    The released optimizers exclude a gain from weight decay only if the gain's name contains `LayerNorm`. In released
+    layers with a feed-forward part, the norms are named `norm1` and `norm2`, so weight decay applies to their gains.
     """
 
     def __init__(self, dim: int, *, decay_gain: bool = False):
@@ -32,6 +32,9 @@ class StackedLayerNorm(nn.Module):
         self.decay_gain = decay_gain
 
     def forward(self, x: Float[Tensor, "*K N T D"]) -> Float[Tensor, "B N T D"]:
-        """Return x[k], or one shared x, normalised over the last axis, with gain and bias of block k."""
+        """Return x normalised over the last axis, with gain and bias of each block.
+
+        `x` has one input for each block, or one input for all blocks.
+        """
         normalised = F.layer_norm(x, x.shape[-1:])
         return torch.addcmul(self.bias[:, None, None], normalised, self.weight[:, None, None])

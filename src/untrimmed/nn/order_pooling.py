@@ -1,4 +1,4 @@
-"""Pooling by rank: a weighted sum of each feature's sorted values. A small recurrent network computes the weights."""
+"""Pool a sequence by a weighted sum of each feature's sorted values, with weights from a small recurrent network."""
 
 import math
 
@@ -6,16 +6,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-# width of the rank encodings and of the recurrent network, for rows of any width
+# width of the rank encodings and of the recurrent network, independent of the width of the rows
 WIDTH = 32
 TEMPERATURE = 0.1
 
 
 class OrderPooling(nn.Module):
-    """Pools a sequence into one vector: a weighted sum of the largest, second largest, ... value of each feature.
+    """Pools a sequence into one vector: the weighted sum of the largest, second largest, ... value of each feature.
 
-    This is the generalised pooling operator of Chen et al. (CVPR 2021) as used in DreamPRVR. The weights depend only on
-    the number of rows and not on the values.
+    This is the generalised pooling operator of Chen et al. (CVPR 2021), which DreamPRVR uses. The weights depend only
+    on the number of rows, not on the values.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class OrderPooling(nn.Module):
                 nn.init.zeros_(parameter)
 
     def weights(self, length: int) -> Float[Tensor, " T"]:
-        """Return the weight of each rank, beginning with the weight of the largest value. The weights sum to 1."""
+        """Return the weight of each rank, starting with the largest value. The weights sum to 1."""
         reference = self.score.weight
         with torch.autocast(reference.device.type, enabled=False):
             states, _ = self.gru(_positions(length).to(reference))
@@ -45,7 +45,7 @@ class OrderPooling(nn.Module):
 
 
 def _positions(length: int) -> Float[Tensor, "T 32"]:
-    """Return alternating sines and cosines with wavelengths from 2 pi to almost 20000 pi."""
+    """Return encodings of ranks: alternating sines and cosines with wavelengths from 2 pi to almost 20000 pi."""
     rates = torch.exp(torch.arange(0, WIDTH, 2, dtype=torch.float64) * (-math.log(10000) / WIDTH))
     angles = torch.arange(length, dtype=torch.float64)[:, None] * rates
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)

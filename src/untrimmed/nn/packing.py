@@ -1,4 +1,4 @@
-"""Pack sequences of different lengths into rows without padding, so that layers compute only real rows."""
+"""Pack sequences of different lengths into an array without padding, so that layers compute only real rows."""
 
 from dataclasses import dataclass
 
@@ -9,11 +9,11 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Packing:
-    """Maps padded sequences to packed rows (the real rows, in order) and back.
+    """Converts padded sequences to packed rows (the real rows, in order) and back.
 
-    `rows` are the positions of packed rows in the flattened padded array, or None if there is no padding. `groups` has
-    one array [N, T] for each sequence length T, with the indices of the packed rows of all N sequences of this length.
-    Attention within a group needs no mask.
+    - `rows`: the positions of the packed rows in the flattened padded array, or None if there is no padding.
+    - `groups`: for each sequence length T, an array [N, T] with the indices of the packed rows of the N sequences of
+      this length. Attention within a group needs no mask.
     """
 
     num_sequences: int
@@ -37,9 +37,9 @@ class Packing:
 def packing_of(
     num_sequences: int, length: int, mask: Bool[Tensor, "N T"] | None, device: torch.device
 ) -> Packing | None:
-    """Return the packing of sequences with padding at the end.
+    """Return the packing of sequences that have padding only at the end.
 
-    Return None if a sequence is empty or has padding elsewhere.
+    The result is None if a sequence is empty or has padding elsewhere.
     """
     if mask is None or bool(mask.all()):
         all_rows = torch.arange(num_sequences * length, device=device).view(num_sequences, length)

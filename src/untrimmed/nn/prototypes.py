@@ -1,4 +1,4 @@
-"""Summarise a sequence of any length by a fixed number of vectors, the prototypes (ProtoPRVR)."""
+"""Summarise a sequence of any length by a fixed number of vectors, called prototypes (ProtoPRVR)."""
 
 import math
 from collections.abc import Iterator
@@ -15,14 +15,14 @@ Builder = Literal["cross_attention", "perceiver", "slot_attention"]
 
 
 class Prototypes(NamedTuple):
-    """The prototypes of each video, and the attention weights of each prototype over the sequence. They sum to 1."""
+    """The prototypes of each video, and each prototype's attention weights over the sequence, which sum to 1."""
 
     vectors: Float[Tensor, "V K D"]
     attention: Float[Tensor, "V K L"]
 
 
 class LogitMap(nn.Linear):
-    """Maps normalised vectors to queries or keys. The initial weights give the logits a chosen standard deviation."""
+    """Maps normalised vectors to queries or keys. `sharpness` is the standard deviation of the initial logits."""
 
     def __init__(self, dim: int, sharpness: float):
         super().__init__(dim, dim)
@@ -32,16 +32,18 @@ class LogitMap(nn.Linear):
 class PrototypeBuilder(nn.Module):
     """Learned prototypes that attend to a sequence in several iterations with shared weights (ProtoPRVR Eq. 1).
 
-    A prototype becomes the mean of the rows, weighted by its attention. There are no linear maps of values or outputs,
-    so prototypes have the scale of the rows. There is one attention head, because several heads would mix different
-    moments in one vector. The attention query of the first iteration is the normalised learned prototype, so one
-    iteration is exactly Eq. 1. In later iterations, the query is the previous iteration's prototype, normalised, plus
-    the learned prototype (as in DETR).
+    The new prototype is the mean of the rows, weighted by attention. There are no linear maps of values or outputs, so
+    prototypes have the scale of the rows. There is only one attention head, because several heads would mix different
+    moments in one vector.
 
-    - `sharpness` is the initial standard deviation of the logits. If it is far below 1, all rows get almost the same
+    In the first iteration, the attention query is the normalised learned prototype, so one iteration is exactly Eq. 1.
+    In later iterations, the query is the sum of the learned prototype and the previous iteration's normalised prototype
+    (as in DETR).
+
+    - `sharpness`: standard deviation of the initial logits. If it is far below 1, all rows get almost the same
       attention.
-    - `builder`: `cross_attention` is as described above. With `perceiver`, the prototypes of a video also attend to
-      each other after each iteration. With `slot_attention`, the prototypes compete for each row, and a gated recurrent
+    - `builder`: `cross_attention` is described above. With `perceiver`, the prototypes of a video also attend to each
+      other after each iteration. With `slot_attention`, the prototypes compete for each row, and a gated recurrent
       unit updates the prototypes.
     """
 
@@ -88,10 +90,11 @@ class PrototypeBuilder(nn.Module):
             yield Prototypes(vectors, weights[:, 0])
 
     def _query_input(self, vectors: Float[Tensor, "V K D"], iteration: int) -> Float[Tensor, "V K D"]:
-        """Return the queries of the next iteration, with the learned prototypes added.
+        """Return the inputs of the query map in an iteration: the normalised prototypes.
 
-        Without the learned prototypes, all queries of one video would be similar means of the video's rows, and would
-        attend to the same rows.
+        From the second iteration on, the learned prototypes are added, except with `slot_attention`. Without the
+        learned prototypes, all queries of a video would be similar means of the video's rows, and would attend to the
+        same rows.
         """
         normalised = self.prototype_norm(vectors)
         return normalised if iteration == 0 or self.gate is not None else normalised + self.prototypes
@@ -103,9 +106,9 @@ class PrototypeBuilder(nn.Module):
 
 
 def _competing(logits: Float[Tensor, "V 1 K L"], mask: Bool[Tensor, "V L"] | None) -> Float[Tensor, "V 1 K L"]:
-    """Return attention weights from a softmax over the prototypes, so that prototypes compete for each row.
+    """Return the attention weights of prototypes that compete for each row: a softmax over the prototypes.
 
-    The weights of each prototype are then scaled to sum to 1.
+    Then the weights of each prototype are scaled to sum to 1.
     """
     shares = logits.softmax(dim=-2)
     shares = shares if mask is None else shares.masked_fill(~mask[:, None, None], 0.0)
@@ -113,7 +116,7 @@ def _competing(logits: Float[Tensor, "V 1 K L"], mask: Bool[Tensor, "V L"] | Non
 
 
 class PrototypeExchange(nn.Module):
-    """Pre-norm self-attention among the prototypes of a video."""
+    """Pre-norm self-attention between the prototypes of a video."""
 
     def __init__(self, dim: int, num_heads: int):
         super().__init__()
@@ -122,12 +125,12 @@ class PrototypeExchange(nn.Module):
         self.output = nn.Linear(dim, dim)
 
     def forward(self, x: Float[Tensor, "V K D"]) -> Float[Tensor, "V K D"]:
-        """Return the output, which the caller adds to the prototypes."""
+        """Return the output. The caller adds the prototypes to this output."""
         return self.output(self.attention(self.norm(x))[0])
 
 
 def prototype_timeline(
     prototypes: Float[Tensor, "V K D"], unit_attention: Float[Tensor, "V M K"]
 ) -> Float[Tensor, "V M D"]:
-    """Return a vector for each unit: the mean of the prototypes, weighted by their attention to the unit."""
+    """Return a vector for each unit (clip or frame): the mean of the prototypes, weighted by `unit_attention`."""
     return unit_attention / unit_attention.sum(dim=-1, keepdim=True) @ prototypes

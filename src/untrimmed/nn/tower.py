@@ -1,4 +1,4 @@
-"""Towers encode features as contextual vectors. The query tower also pools these vectors into a sentence vector."""
+"""Towers, which encode features as contextual vectors. The query tower also pools them into a sentence vector."""
 
 import copy
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from untrimmed.nn.norm import LayerNorm
 
 
 class InputLayer(nn.Module):
-    """Maps features to the model's width: layer norm, dropout, linear map, ReLU."""
+    """Converts features to the model's width by layer norm, dropout, linear map and ReLU."""
 
     def __init__(self, in_dim: int, dim: int, dropout: float):
         super().__init__()
@@ -26,7 +26,7 @@ class InputLayer(nn.Module):
         self.linear = nn.Linear(in_dim, dim)
 
     def forward(self, x: Float[Tensor, "N T C"], mask: Bool[Tensor, "N T"] | None = None) -> Float[Tensor, "N T D"]:
-        """Return non-negative rows of the model's width. Rows at masked positions are arbitrary."""
+        """Return rows of the model's width. Rows at masked positions are arbitrary."""
         if lean.applies(x, self.dropout) and not x.requires_grad:
             rows = None if mask is None else mask.flatten().nonzero()[:, 0]
             out = lean.input_projection(x.flatten(0, 1), rows, self.norm, self.linear, rate(self.dropout))
@@ -37,7 +37,7 @@ class InputLayer(nn.Module):
 
 
 class Positions(nn.Module):
-    """Adds a learned vector per position to each row, then applies layer norm and dropout."""
+    """Adds the learned vector of each position to the row, then applies layer norm and dropout."""
 
     def __init__(self, max_length: int, dim: int, dropout: float):
         super().__init__()
@@ -46,12 +46,12 @@ class Positions(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "N T D"]) -> Float[Tensor, "N T D"]:
-        """Return the rows with position information."""
+        """Return rows of the same shape that include the positions."""
         return self.dropout(self.norm(x + self.table.weight[: x.shape[1]]))
 
 
 def require_fit(features: Float[Tensor, "N T C"], in_dim: int, max_length: int) -> None:
-    """Raise a FeatureError if the features do not have width `in_dim` or are longer than `max_length`."""
+    """Raise a FeatureError if the features do not have width `in_dim`, or have more than `max_length` rows."""
     length, width = features.shape[1:]
     if width != in_dim or length > max_length:
         raise FeatureError(
@@ -63,10 +63,10 @@ def require_fit(features: Float[Tensor, "N T C"], in_dim: int, max_length: int) 
 def lengthened(
     features: Float[Tensor, "N T C"], mask: Bool[Tensor, "N T"], length: int
 ) -> tuple[Float[Tensor, "N L C"], Bool[Tensor, "N L"]]:
-    """Set padding to zero, and extend features with padding to `length`. Longer features keep their length.
+    """Return features and mask with padding set to zero and extended to `length` rows.
 
-    Methods that use the encodings of padding call this function, so that a sequence's encoding does not depend on the
-    batch.
+    If the features already have more rows, they are not shortened. Methods that use the encodings of padding call this
+    function, so that a sequence's encoding does not depend on the batch.
     """
     missing = max(length - features.shape[1], 0)
     return F.pad(features.masked_fill(~mask[..., None], 0), (0, 0, 0, missing)), F.pad(mask, (0, missing))
@@ -94,7 +94,7 @@ class Tower(nn.Module):
     def forward(
         self, features: Float[Tensor, "N T C"], mask: Bool[Tensor, "N T"] | None = None
     ) -> Float[Tensor, "N T D"]:
-        """Return contextual rows. Rows at masked positions are arbitrary.
+        """Return the contextual vectors. Rows at masked positions are arbitrary.
 
         Raises: FeatureError if the features have the wrong width or are longer than the position table.
         """
@@ -106,7 +106,10 @@ class Tower(nn.Module):
 
 
 class SiblingTower(nn.Module):
-    """A tower that copies another tower's input layer and blocks, and shares its positions."""
+    """A tower with copies of another tower's input layer and blocks.
+
+    The other tower's positions are not copied, but passed to `forward`.
+    """
 
     def __init__(self, tower: Tower):
         super().__init__()
@@ -122,7 +125,7 @@ class SiblingTower(nn.Module):
         mask: Bool[Tensor, "N T"] | None,
         positions: Callable[[Tensor], Tensor],
     ) -> Float[Tensor, "N T D"]:
-        """Return contextual rows, including the rows at padding."""
+        """Return the contextual vectors, also for rows of padding."""
         x = positions(self.input(features))
         for block in self.blocks:
             x = block(x, mask)
@@ -130,7 +133,7 @@ class SiblingTower(nn.Module):
 
 
 class QueryTower(nn.Module):
-    """Encodes word features as contextual words and pools them into one sentence vector by attention."""
+    """Encodes word features as contextual vectors, and pools these vectors into one sentence vector by attention."""
 
     def __init__(self, tower: Tower, dim: int):
         super().__init__()
@@ -138,10 +141,10 @@ class QueryTower(nn.Module):
         self.pooling = AttentionPooling(dim)
 
     def forward(self, words: Float[Tensor, "Q W E"], mask: Bool[Tensor, "Q W"]) -> Float[Tensor, "Q D"]:
-        """Return sentence vectors, not normalised."""
+        """Return one vector per sentence, not normalised."""
         return self.pooling(self.tower(words, mask), mask)
 
 
 def new_token(dim: int) -> nn.Parameter:
-    """Return a learned vector drawn from normal(0, 1), which `initialise` does not change."""
+    """Return a new parameter drawn from normal(0, 1). `initialise` does not change its values."""
     return nn.Parameter(torch.randn(dim))

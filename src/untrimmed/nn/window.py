@@ -1,4 +1,4 @@
-"""Constraint windows: factors of attention logits. They limit how far away a time point can attend."""
+"""Constraint windows: factors of attention logits that limit attention to nearby positions."""
 
 import math
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ def constraint_windows(
     formula: Formula = "released",
     device: torch.device | None = None,
 ) -> Float[Tensor, "K T T"]:
-    """Return a matrix of factors for the attention logits, one matrix for each width. For width inf, all factors are 1.
+    """Return a matrix of factors for the attention logits for each width. For width inf, all factors are 1.
 
-    - `released`: row i is a Gaussian with centre i / n and standard deviation max(width, 0.01) / 9, scaled to a maximum
-      of 1. Key j is at time j / (n - 1).
-    - `paper` (GMMFormer Eq. 7): exp(-(j - i)^2 / width) / 2 pi over integer positions, where `width` is sigma^2.
-    - The papers print no formula for the constraints Bartlett and boxcar (GMMFormer Table 7, v2 Table 8). We give these
-      windows the variance of the Gaussian that they replace.
+    - `formula="released"`: row i is a Gaussian with centre i / n and standard deviation max(width, 0.01) / 9, scaled to
+      a maximum of 1. Key j is at time j / (n - 1).
+    - `formula="paper"` (GMMFormer Eq. 7): exp(-(j - i)^2 / width) / 2 pi for positions i and j. `width` is sigma^2.
+    - `constraint="bartlett"` and `"boxcar"` (GMMFormer Table 7, v2 Table 8): the papers print no formula. Our windows
+      have the variance of the Gaussian that they replace.
 
     Windows are computed in float64 and returned in float32.
 
@@ -55,7 +55,8 @@ def constraint_windows(
 def _window(distance: Tensor, deviation: float, constraint: Constraint) -> Tensor:
     """Return the window, with a maximum of 1 in each row.
 
-    Distances are measured from the nearest key, so the maximum is 1. Dividing by the row's maximum could give 0 / 0.
+    The value depends on how much farther away a key is than the nearest key, so the maximum is 1. Dividing by the row's
+    maximum could instead give 0 / 0.
     """
     nearest = distance.min(dim=-1, keepdim=True).values
     if constraint == "gaussian":
