@@ -1,7 +1,7 @@
-"""Quantized codes of blocks: read from disk, or built by a background thread after some searches.
+"""Read the quantized codes of blocks from disk, or build them in a background thread after some searches.
 
 Building the codes of a video takes as long as comparing it with dozens of queries. So the first two searches do not use
-codes, and no search waits for codes that are being built.
+codes, and no search waits until codes are built.
 """
 
 import atexit
@@ -24,9 +24,9 @@ from untrimmed.search.cache.blocks import Block, Blocks
 from untrimmed.search.cache.mapped import DamagedError, MappedArrays
 from untrimmed.search.pruning.codes import FITTED_TO, Axes, CodedBlocks, CodedVideos
 
-LEAST_SEARCHES = 2  # searches without codes before codes are built
-_MAX_CANDIDATES = 0.5  # largest useful share of candidates: if more videos remain after pruning, codes save no time
-_TRIAL_INTERVAL = 32  # if codes saved no time, try them in one of this many searches
+LEAST_SEARCHES = 2  # number of searches before codes are built
+_MAX_CANDIDATES = 0.5  # if a larger share of videos remains after pruning, codes save no time
+_TRIAL_INTERVAL = 32  # if codes save no time, they are tried again in every 32nd search
 _FORMAT = 5  # version of the format; codes of another version are built again
 
 Arrays = Mapping[str, np.ndarray]
@@ -35,7 +35,7 @@ B = TypeVar("B", bound=Block)
 
 
 class Coder(Generic[B]):
-    """Reads, builds and holds the codes of blocks and their `Axes`. All versions of a corpus share one coder."""
+    """Holds the codes of blocks and their `Axes`. All versions of a corpus share one coder."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -45,20 +45,22 @@ class Coder(Generic[B]):
         self._codes: WeakKeyDictionary[B, Codes] = WeakKeyDictionary()
         self._coded_blocks: WeakKeyDictionary[Blocks[Any], dict[str, CodedBlocks]] = WeakKeyDictionary()
         self._searches = 0
-        self._candidates = 0.0  # moving average of the share of videos that remain after pruning
+        self._candidates = 0.0  # moving average of the share of videos that remained after pruning
         self._builder: threading.Thread | None = None
 
     def add_files(self, block: B, files: CodeFiles, context: str = "") -> None:
-        """Register the files of a block's codes. Codes are ignored if they were built with another `context`."""
+        """Register the files of a block's codes. If they were built with another `context`, they are not used."""
         self._files[block] = files, context
 
     def request(self, blocks: Sequence[B], build: Callable[[B], Codes], *, many: bool = False) -> bool:
-        """Count a search and return whether it should use codes. After a few searches, start to build missing codes.
+        """Record a search, and return whether it should use codes. After a few searches, start to build missing codes.
 
-        With `many` (the search ranks many videos), the first searches already use codes on disk. Otherwise codes are
-        used after a few searches. If codes prune too few videos, only every `_TRIAL_INTERVAL`-th search uses them.
+        `many` is whether the search ranks many videos. Then the first search already uses codes on disk; otherwise
+        codes are used after a few searches. If codes prune too few videos, only every `_TRIAL_INTERVAL`-th search uses
+        them.
 
-        Raises: DamagedError if a file is damaged.
+        Raises:
+            DamagedError: A file is damaged.
         """
         with self._lock:
             self._searches += 1
@@ -77,11 +79,10 @@ class Coder(Generic[B]):
             return not missing and (self._candidates < _MAX_CANDIDATES or self._searches % _TRIAL_INTERVAL == 0)
 
     def build_missing(self, blocks: Sequence[B], build: Callable[[B], Codes]) -> Iterator[tuple[B, Arrays, Arrays]]:
-        """Build the codes of each block that has none on disk.
+        """Build the missing codes on disk. Yield each block without codes, with the arrays of its codes and axes.
 
-        Yield each of these blocks with the arrays of its codes and axes.
-
-        Raises: DamagedError if a file is damaged.
+        Raises:
+            DamagedError: A file is damaged.
         """
         for block in blocks:
             if can_scan() and self._arrays_of(block) is None:
@@ -89,7 +90,7 @@ class Coder(Generic[B]):
                 yield block, arrays_of(codes, self._files.get(block, (None, ""))[1]), self._axes_arrays()
 
     def record_candidates(self, share: float) -> None:
-        """Record the share of all videos that needed exact scores in a search with codes."""
+        """Record the share of videos that needed exact scores in a search with codes."""
         with self._lock:
             self._candidates += (share - self._candidates) / 4
 
@@ -102,7 +103,7 @@ class Coder(Generic[B]):
         return coded
 
     def axes(self, branch: str, vectors: Float[np.ndarray, "R D"]) -> Axes:
-        """Return the axes on disk; if there are none, axes fitted to these vectors. Called while codes are built."""
+        """Return the axes of a branch: those on disk, or else new axes that are fitted to these vectors."""
         if _process_ends.is_set():
             raise _ProcessEndsError
         for files, _ in [*self._files.values()]:
@@ -132,7 +133,7 @@ class Coder(Generic[B]):
         return {"format": np.array(_FORMAT), "branches": np.array([*self._axes], dtype=str), **arrays}
 
     def _axes_at(self, path: Path) -> dict[str, Axes]:
-        """Return the axes in a file by branch; empty if the file has another format."""
+        """Return the axes in a file by branch. The result is empty if the file has another format."""
         if path not in self._axes_read:
             arrays = MappedArrays(path)
             is_current = "format" in arrays and arrays["format"] == _FORMAT
@@ -141,7 +142,7 @@ class Coder(Generic[B]):
         return self._axes_read[path]
 
     def _arrays_of(self, block: B) -> tuple[MappedArrays, dict[str, Axes]] | None:
-        """Return a block's codes on disk and their axes; None without valid codes."""
+        """Return a block's codes on disk and their axes, or None if there are no valid codes."""
         files, context = self._files.get(block, (CodeFiles(), ""))
         if files.axes is None or files.codes is None or not (axes := self._axes_at(files.axes)):
             return None
@@ -159,7 +160,7 @@ _NAMES = [field.name for field in fields(CodedVideos) if field.name != "axes"]
 
 
 def arrays_of(codes: Codes, context: str) -> Arrays:
-    """Return a block's codes as plain arrays, with the `context` for which they are valid."""
+    """Return a block's codes as plain arrays by name. They include the `context` for which the codes are valid."""
     values = {f"{branch}/{name}": getattr(coded, name) for branch, coded in codes.items() for name in _NAMES}
     return {"context": np.array(context), "branches": np.array([*codes], dtype=str)} | values
 
@@ -178,7 +179,7 @@ _builders: WeakSet[threading.Thread] = WeakSet()
 
 
 def _end() -> None:
-    """Stop the threads, because torch aborts a process that exits while a thread runs torch code."""
+    """Stop the threads. Otherwise torch would abort the process if it exits while a thread runs torch code."""
     _process_ends.set()
     for builder in [*_builders]:
         builder.join()

@@ -1,10 +1,10 @@
 """Quantized rows: 4-bit codes prune most videos, and 8-bit rows prune most of the remaining ones.
 
-A row is one vector of a video. It is projected on the axes of largest variance (`Axes`). Its *codes* are the first
-`CODED` numbers in 4 bits. The other numbers are the *rest*. The product of a row's rest and a query's rest is at most
-the product of the lengths of the rests. Both parts are rotated at random, so the rounding error has a random direction
+A row is one vector of a video. It is projected on `Axes`, in the order of their variance. Its *codes* are the first
+`CODED` numbers in 4 bits, and the other numbers are its *rest*. The product of the rests of a row and a query is at
+most the product of their lengths. Codes and rest are rotated at random, so the rounding error has a random direction
 for any query. A product with a random direction almost never exceeds `MARGIN` times its standard deviation (RaBitQ,
-SIGMOD 2024, Theorem 3.2: the probability falls as exp(-MARGIN^2 / 2), 2e-11 here).
+SIGMOD 2024, Theorem 3.2: the probability is about exp(-MARGIN^2 / 2), 2e-11 here).
 """
 
 from __future__ import annotations
@@ -22,31 +22,34 @@ from untrimmed.search.cache.blocks import Selection
 from untrimmed.search.pruning.products import LANES, project
 from untrimmed.search.pruning.threads import share_work
 
-CODED = 320  # number of 4-bit values per row; more values slow the scan, and fewer prune less
-MARGIN = 7.0  # upper bounds allow for rounding errors of this many standard deviations
-FITTED_TO = 2**15  # at most this many rows are used to fit axes
+CODED = 320  # number of 4-bit values per row; with more values the scan is slower, with fewer it prunes less
+MARGIN = 7.0  # upper bounds include rounding errors of up to this many standard deviations
+FITTED_TO = 2**15  # largest number of rows to which axes are fitted
 _MAX_CODE = 7
 _MAX_8 = 127
 _MAX_16 = 32000
 _ROWS_AT_A_TIME = 2**15  # rows to rotate at a time
 _SCANNED_AT_A_TIME = 2**17  # rows that a thread scans at a time
-_READ_AT_A_TIME = 256  # videos whose rows a thread reads at a time
+_READ_AT_A_TIME = 256  # number of videos whose rows a thread reads at a time
 _MULTIPLIED_AT_A_TIME = 1024  # rows that fit into the processor's cache
 _LINE = 64  # bytes in a cache line of the processor
 
 
 @dataclass(frozen=True)
 class Axes:
-    """Directions on which rows are projected: the `CODED` directions of largest variance, then the others.
+    """The directions on which rows are projected: the `CODED` directions of largest variance, then the others.
 
-    Within each of these two parts, directions are rotated at random.
+    In each of the two parts, the directions are rotated at random.
     """
 
     matrix: Float32[np.ndarray, "D D"]  # an orthogonal matrix
 
     @classmethod
     def of(cls, rows: Float[np.ndarray, "R D"], seed: int = 0) -> Axes:
-        """Fit axes to rows of a corpus. Bounds also hold for other rows. `seed` selects the random rotation."""
+        """Return axes fitted to rows of a corpus.
+
+        Bounds also hold for other rows. `seed` selects the random rotation.
+        """
         rows = rows.astype(np.float32)
         _, directions = np.linalg.eigh((rows.T @ rows).astype(np.float64))
         rng = np.random.default_rng(seed)
@@ -56,11 +59,11 @@ class Axes:
 
     @property
     def width(self) -> int:
-        """Width of 8-bit rows, including padding."""
+        """The width of 8-bit rows, including padding."""
         return -(-max(len(self.matrix), CODED) // (2 * LANES)) * 2 * LANES
 
     def quantized(self, rows: Float[np.ndarray, "R D"]) -> dict[str, np.ndarray]:
-        """Quantize finite rows; return the fields of `CodedVideos` by name."""
+        """Return finite rows in quantized form: the fields of `CodedVideos` by name."""
         starts = range(0, len(rows), _ROWS_AT_A_TIME)
         parts = [self._quantized(rows[start : start + _ROWS_AT_A_TIME]) for start in starts]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -81,36 +84,36 @@ class Axes:
 
 @dataclass(frozen=True, eq=False)
 class Probe:
-    """A projected query vector, and the error of its products with quantized rows."""
+    """A projected query vector, and bounds on the error of its products with quantized rows."""
 
     projected: Float32[np.ndarray, " D"]
     width: int  # number of values in an 8-bit row
 
     @cached_property
     def length(self) -> float:
-        """Length of the vector."""
+        """The length of the vector."""
         return float(np.linalg.norm(self.projected))
 
     @cached_property
     def rest_length(self) -> np.float32:
-        """Length of the part of the vector that has no codes."""
+        """The length of the part of the vector that has no codes."""
         return np.float32(np.linalg.norm(self.projected[CODED:]))
 
     @cached_property
     def numbers(self) -> tuple[Int16[np.ndarray, " W"], np.float32]:
-        """The vector as integers, small enough that products with rows fit into 32 bits, and their step size."""
+        """The vector as integers, and their step size. Products of the integers with rows fit into 32 bits."""
         return self._numbers(min(_MAX_16, (2**31 - 1) // (_MAX_8 * self.width)), np.int16)
 
     @cached_property
     def short_numbers(self) -> tuple[Int8[np.ndarray, " W"], np.float32]:
-        """The vector as 8-bit integers, which are faster for many queries, and their step size."""
+        """The vector as 8-bit integers, and their step size. These are faster for many queries."""
         return self._numbers(_MAX_8, np.int8)
 
     def rounding(self, unit: np.float32, longest: float) -> tuple[np.float32, np.float32]:
-        """Return (a, b): the product with a row of step size u has an error of at most a * u + b.
+        """Return (a, b) such that the error of the product with a row of step size u is at most a * u + b.
 
-        This holds for rows up to the length `longest`, assuming that rounding errors are random. `unit` is the step
-        size of the query's numbers.
+        This holds for rows up to the length `longest`, if rounding errors are random. `unit` is the step size of the
+        query's numbers.
         """
         deviation = MARGIN / 12**0.5
         row_error = deviation * (self.length + (self.width / 12) ** 0.5 * float(unit))
@@ -124,9 +127,9 @@ class Probe:
 def _quantize(
     rows: Float32[np.ndarray, "R D"], largest: int, kind: type[np.integer[Any]], width: int, *, offset: int = 0
 ) -> tuple[Shaped[np.ndarray, "R W"], Float32[np.ndarray, " R"]]:
-    """Return rows as integers, and the step size of each row.
+    """Return rows as integers between -`largest` and `largest`, plus `offset`, and the step size of each row.
 
-    The integers are between -`largest` and `largest`, plus `offset`. Rows are padded with zeros to `width`.
+    Rows are padded with zeros to `width`.
     """
     unit = (np.maximum(np.abs(rows).max(axis=1), np.float32(1e-20)) / largest).astype(np.float32)
     numbers = np.full((len(rows), width), offset, dtype=kind)
@@ -136,10 +139,10 @@ def _quantize(
 
 @dataclass(frozen=True, eq=False)
 class CodedVideos:
-    """Quantized rows of some videos in order. This class checks indices, because the compiled loops do not."""
+    """The quantized rows of some videos, in order. This class checks indices, because the compiled loops do not."""
 
     axes: Axes
-    # C = CODED / 2. Byte i has number i in its low half and number C + i in its high half, each plus 8
+    # C = CODED / 2. Byte i contains number i in its low half and number C + i in its high half, each plus 8.
     codes: UInt8[np.ndarray, "R C"]
     code_unit: Float32[np.ndarray, " R"]
     rest_length: Float32[np.ndarray, " R"]  # length of the part of a row that has no codes
@@ -162,7 +165,7 @@ class CodedVideos:
 
     @classmethod
     def of(cls, axes: Axes, rows: Float[np.ndarray, "R D"], counts: Int[np.ndarray, " V"]) -> CodedVideos:
-        """Quantize the rows of several videos. `counts` has the number of rows of each video, at least one."""
+        """Return the quantized rows of several videos. `counts` is the number of rows of each video, at least one."""
         rows = np.asarray(rows, np.float32)
         finite = np.isfinite(rows).all(axis=1)
         if not finite.all():
@@ -192,13 +195,13 @@ class CodedVideos:
 
     @cached_property
     def max_rows(self) -> int:
-        """Largest number of rows of a video."""
+        """The largest number of rows of a video."""
         return int(np.diff(self.first_row).max())
 
     def bounds_by_codes(
         self, probe: Probe, videos: Int[np.ndarray, " N"]
     ) -> tuple[Float32[np.ndarray, " N"], Float32[np.ndarray, " N"]]:
-        """Return the largest product of each video, computed from codes, and an upper bound of the exact value."""
+        """Return the largest product of a query with each video, from codes, and an upper bound of the exact one."""
         from untrimmed.search.pruning.kernels import best_codes
 
         videos = self._checked_indices(videos)
@@ -216,9 +219,9 @@ class CodedVideos:
         needed: Float32[np.ndarray, " N"],
         may_be_best: Bool[np.ndarray, "_ M"],
     ) -> Float32[np.ndarray, " N"]:
-        """Return upper bounds of each video's best product, or minus infinity if no row can reach `needed`.
+        """Return an upper bound of each video's largest product, or minus infinity if no row can reach `needed`.
 
-        A mask of the rows that may be the best is written to `may_be_best`, unless this array is empty.
+        A mask of the rows that may have the largest product is written to `may_be_best`, unless this array is empty.
         """
         from untrimmed.search.pruning.kernels import best_rows
 
@@ -235,7 +238,7 @@ class CodedVideos:
         return best
 
     def _checked_indices(self, videos: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
-        """Return the indices for compiled loops. Raises: IndexError for an index out of range."""
+        """Return the indices for compiled loops. Raises IndexError if an index is out of range."""
         if len(videos) and not (videos.min() >= 0 and videos.max() < len(self)):
             raise IndexError(f"videos {videos.min()} to {videos.max()} of {len(self)}")
         return np.ascontiguousarray(videos)
@@ -243,7 +246,8 @@ class CodedVideos:
     def _loop_arguments(self, probe: Probe) -> tuple[Any, ...]:
         """Return a query as arguments of compiled loops: numbers, step size, length of the rest, rounding errors.
 
-        Raises: ValueError for a query of another width.
+        Raises:
+            ValueError: The query has another width.
         """
         numbers, unit = probe.numbers
         if len(numbers) != self.rows.shape[1]:
@@ -252,7 +256,7 @@ class CodedVideos:
 
 
 class CodedBlocks:
-    """The quantized rows of all blocks of a corpus; all have the same axes."""
+    """The quantized rows of all blocks of a corpus. All have the same axes."""
 
     def __init__(self, blocks: Sequence[CodedVideos]):
         self.blocks = blocks
@@ -263,13 +267,13 @@ class CodedBlocks:
 
     @cached_property
     def at_a_time(self) -> int:
-        """Number of videos that a thread scans at a time."""
+        """The number of videos that a thread scans at a time."""
         return max(1, _SCANNED_AT_A_TIME * int(self.first_video[-1]) // sum(len(coded.rows) for coded in self.blocks))
 
     def bounds_by_codes(
         self, probe: Probe, videos: Selection[Any], start: int, stop: int
     ) -> Float32[np.ndarray, "2 N"]:
-        """Return the two arrays of `CodedVideos.bounds_by_codes` for the videos `start` to `stop` (exclusive)."""
+        """Return the two arrays of `CodedVideos.bounds_by_codes` for the videos `start` to `stop` - 1."""
         runs = videos.at(slice(start, stop)).runs()
         bounds = [
             self.blocks[block].bounds_by_codes(probe, videos.row_index[start + i : start + j]) for block, i, j in runs
@@ -279,12 +283,12 @@ class CodedBlocks:
     def bounds_by_rows(
         self, probe: Probe, videos: Selection[Any], needed: Float[np.ndarray, " N"]
     ) -> Float32[np.ndarray, " N"]:
-        """Return upper bounds of each video's best product, or minus infinity if no row can reach `needed`."""
+        """Return an upper bound of each video's largest product, or minus infinity if no row can reach `needed`."""
         least = (needed - 1e-5).astype(np.float32)  # subtract the rounding tolerance
         return self._bounds_by_rows(probe, videos, least, np.empty((0, 0), dtype=bool))
 
     def possible_best_rows(self, probes: Sequence[Probe], videos: Selection[Any]) -> Bool[np.ndarray, "N R"]:
-        """Return a mask of the rows of each video that may be the best for one of the probes."""
+        """Return a mask of the rows of each video that may have the largest product with one of the probes."""
         may_be_best = np.zeros((len(videos), max(coded.max_rows for coded in self.blocks)), dtype=bool)
         needed = np.full(len(videos), -np.inf, dtype=np.float32)
         for probe in probes:
@@ -315,7 +319,10 @@ class CodedBlocks:
         return upper
 
     def bounds_of_many(self, probes: Sequence[Probe]) -> Float32[np.ndarray, "P V"]:
-        """Return upper bounds of each video's best product for many probes. Each row is read only once."""
+        """Return an upper bound of each video's largest product with each of many probes.
+
+        Each row is read only once.
+        """
         from untrimmed.search.pruning.kernels import best_of_videos
 
         queries, units = zip(*(probe.short_numbers for probe in probes), strict=True)

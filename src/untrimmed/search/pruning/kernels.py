@@ -1,10 +1,10 @@
 """Loops over quantized rows, compiled by numba on first use.
 
-Each loop has one signature, so an array of another type, dimension or memory order raises a TypeError. `CodedVideos`
-checks shapes and indices.
+Each loop has one signature, so an array of another type, number of axes or memory order raises a TypeError.
+`CodedVideos` checks shapes and indices.
 
-Sums are cast to int32 at each step. Otherwise numba would widen them to 64 bits, and LLVM could not use the
-instructions that multiply pairs of 16-bit numbers on x86 (`vpmaddwd`, `vpdpwssd`) and on ARM.
+Sums are cast to int32 at each step. Otherwise numba would widen them to 64 bits, and LLVM could not use instructions
+that multiply pairs of 16-bit numbers (`vpmaddwd` and `vpdpwssd` on x86, and similar ones on ARM).
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ import numpy as np
 from numba import types
 
 ROUNDING = np.float32(1e-6)  # tolerance for rounding errors of sums in float32
-# bytes of a row's codes, `CODED` / 2; a literal, because numba does not notice changes of another file
+# number of bytes of a row's codes, `CODED` / 2; a literal, because numba does not notice changes of another file
 HALF = 160
 
 _F4 = types.float32
@@ -35,14 +35,14 @@ _QUERY = _array(types.int16, 1)
 
 
 def compiled(*signature: Any, **options: Any) -> Callable[[Any], Any]:
-    """Compile a function for one signature; cache the result if the package's or the user's folder is writable."""
+    """Return a decorator that compiles a function for one signature. If possible, the result is cached on disk."""
     compile_now: Any = numba.njit
 
     def decorate(function: Any) -> Any:
         signatures = (types.void(*signature),) if signature else ()
         try:
             return compile_now(*signatures, nogil=True, cache=True, **options)(function)
-        except RuntimeError:  # neither the package's folder nor the user's is writable
+        except RuntimeError:  # no folder for the cache is writable: neither the package's nor the user's
             return compile_now(*signatures, nogil=True, **options)(function)
 
     return decorate
@@ -82,10 +82,9 @@ def _sum(low, high):
 def best_codes(
     codes, unit, rest_length, first_row, videos, query, query_unit, query_rest, row_error, query_error, best, upper
 ):
-    """Write the largest product, computed from codes, to best[i], and an upper bound of the exact value to upper[i].
+    """Write the largest product of video videos[i] to best[i], and an upper bound of the exact value to upper[i].
 
-    Entry i is for video videos[i]. The error of a product is at most query_rest * rest_length + row_error * unit +
-    query_error.
+    Products are computed from codes. Their error is at most query_rest * rest_length + row_error * unit + query_error.
     """
     # Two arrays, because LLVM cannot prove that an index into one array is not negative.
     low = query[:HALF]
@@ -123,10 +122,11 @@ def best_rows(
     best,
     is_open,
 ):
-    """Write to best[i] an upper bound of the largest product with a row of video videos[i], from 8-bit rows.
+    """Write an upper bound of the largest product of video videos[i], computed from 8-bit rows, to best[i].
 
-    A row is skipped if its codes show that it cannot be the best or cannot reach needed[i]. If all rows are skipped,
-    best[i] is minus infinity. Unless `is_open` is empty, is_open[i, row] becomes True if that row may be the best.
+    A row is skipped if its codes show that it cannot have the largest product, or cannot reach needed[i]. If all rows
+    are skipped, best[i] is minus infinity. Unless `is_open` is empty, is_open[i, row] becomes True if that row may have
+    the largest product.
     """
     # Two arrays, because LLVM cannot prove that an index into one array is not negative.
     low = query[:HALF]
@@ -146,7 +146,7 @@ def best_rows(
             if bound[row - begin] > bound[likely - begin]:
                 likely = row
         top = np.float32(-np.inf)
-        for turn in range(end - begin + 1):  # the most likely row first, because it rules out others
+        for turn in range(end - begin + 1):  # the most likely row first, because its product excludes other rows
             row = likely if turn == 0 else begin + turn - 1
             if turn and row == likely:
                 continue
@@ -167,7 +167,7 @@ def best_rows(
 @compiled(_array(types.int32, 2), _UNITS, _PLACES, _UNITS, _UNITS, _F4[:, ::1])
 @no_type_check
 def best_of_videos(products, unit, ends, query_unit, row_error, best):
-    """Write to best[video, query] an upper bound of the best product of the query and the video's rows."""
+    """Write an upper bound of the largest product of the query with the video's rows to best[video, query]."""
     best[:] = -np.inf
     for video in range(len(best)):
         for row in range(ends[video], ends[video + 1]):

@@ -1,4 +1,4 @@
-"""Dot products of a sentence and stored float16 vectors, fast in float16 or as exact as in float32."""
+"""Compute dot products of a sentence and stored float16 vectors: fast in float16, or as exact as in float32."""
 
 import numkong
 import numpy as np
@@ -8,8 +8,8 @@ from untrimmed.search.pruning.threads import share_work
 
 ROUNDING = 2e-3  # upper bound of the error of float16 products of vectors up to unit length
 LANES = 16  # numbers per SIMD register; rows are padded to a multiple of it
-_LOW = 2.0**11  # scale of rounding errors in `halves`: float16 has 11 significant bits
-_ROWS_AT_A_TIME = 2**13  # rows that a thread multiplies at a time
+_LOW = 2.0**11  # scale of rounding errors in `halves`, because float16 has 11 significant bits
+_ROWS_AT_A_TIME = 2**13  # number of rows that a thread multiplies at a time
 
 
 def padded_width(dim: int) -> int:
@@ -24,14 +24,14 @@ def halves(sentence: Float[np.ndarray, " D"]) -> Float16[np.ndarray, "2 E"]:
 
 
 def exact_products(rows: Float16[np.ndarray, "T E"], both: Float16[np.ndarray, "2 E"]) -> Float64[np.ndarray, " T"]:
-    """Return the products of rows with a sentence, as exact as in float32; `both` is the result of `halves`."""
+    """Return the products of rows with a sentence, as exact as in float32. `both` is the result of `halves`."""
     # twice as fast as one call with both halves
     high, low = (products(rows, both[half : half + 1])[:, 0] for half in (0, 1))
     return high + low / _LOW
 
 
 def products(rows: Float16[np.ndarray, "T E"], queries: Float16[np.ndarray, "Q E"]) -> Float64[np.ndarray, "T Q"]:
-    """Return the products of rows and queries, summed in float32; they do not depend on the number of threads."""
+    """Return the products of rows and queries, summed in float32. They do not depend on the number of threads."""
     values = np.empty((len(rows), len(queries)))
 
     def multiply(start: int, stop: int) -> None:
@@ -42,9 +42,9 @@ def products(rows: Float16[np.ndarray, "T E"], queries: Float16[np.ndarray, "Q E
 
 
 def project(vector: Float32[np.ndarray, " D"], axes: Float32[np.ndarray, "D E"]) -> Float32[np.ndarray, " E"]:
-    """Project a vector on axes without BLAS.
+    """Return the projection of a vector on axes.
 
-    The threads of BLAS keep running for a while, which would slow down the following scan.
+    It does not use BLAS, whose threads keep running for a while and would slow down the following scan.
     """
     return np.einsum("d,de->e", vector, axes)
 

@@ -1,6 +1,7 @@
-"""Rank videos by exact scores, which are computed only for candidates.
+"""Rank videos by exact scores, which are computed only for few candidates.
 
-A score is the sum over a query's vectors of the largest product with one of the video's rows (vectors).
+The upper bound of a video's score is a sum over the query's vectors: of the largest product of each with a row (vector)
+of the video.
 
 1. The 4-bit codes of all rows give a first upper bound, unless bounds were computed for many queries together.
 2. The 8-bit rows of the remaining candidates give a closer bound. They are multiplied with one query vector after
@@ -20,7 +21,7 @@ from untrimmed.search.cache.blocks import Block, Selection
 from untrimmed.search.pruning.codes import CodedBlocks, Probe
 from untrimmed.search.pruning.threads import share_work
 
-_LIKELY_FACTOR = 2  # ratio of the numbers of likely videos that a stage and the next stage select
+_LIKELY_FACTOR = 2  # each stage selects this many times as many likely videos as the next stage
 
 B = TypeVar("B", bound=Block)
 T = TypeVar("T")
@@ -37,10 +38,10 @@ class RankedVideo:
 ScoreFunction = Callable[[Selection[B]], Float[np.ndarray, " _"]]
 # A generator that yields videos, receives their exact scores, and finally returns a result.
 RankingSteps = Generator[Selection[B], Float[np.ndarray, " _"], T]
-Indices = Int[np.ndarray, " _"]  # positions of videos in the selection that is ranked
-# estimates of the scores of N videos, and upper bounds of these scores
+Indices = Int[np.ndarray, " _"]  # positions of videos in the ranked selection
+# estimates of the scores of N videos, and upper bounds of the scores
 EstimatesAndBounds = tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]
-# A function that takes videos, their indices, and the score that a hit must reach.
+# a function of videos, their indices, and the score that a hit must reach
 BoundStage = Callable[[Selection[B], Indices, float], EstimatesAndBounds]
 
 
@@ -60,7 +61,7 @@ def ranked_by_bounds(
 ) -> RankingSteps[B, list[RankedVideo]]:
     """Return the `limit` best videos, best first, and all further videos with the score of the last.
 
-    The first stage computes bounds for all videos. Then exact scores are computed for a few likely videos. Each later
+    The first stage computes bounds for all videos. Then exact scores of a few likely videos are computed. Each further
     stage computes closer bounds for the videos that can still reach these scores.
     """
     if not len(videos) or limit < 1:
@@ -70,10 +71,10 @@ def ranked_by_bounds(
     estimate, upper = first(videos, likely, -np.inf)
     for remaining_stages, stage in zip(range(len(closer), 0, -1), closer, strict=True):
         if 2 * (count := limit * _LIKELY_FACTOR**remaining_stages) > len(likely):
-            break  # this stage would hardly reduce the number of videos
+            break  # this stage would exclude hardly any videos
         likely = likely[_largest(estimate, count)]
         estimate, _ = stage(videos.at(likely), likely, -np.inf)
-    # without a further stage, score a few more videos exactly
+    # if there is no further stage, score a few more videos exactly
     likely = likely[_largest(estimate, limit if closer else limit * 5 // 4)]
     scores = yield from _scored(videos.at(likely))
     least = float(np.partition(scores, -limit)[-limit]) if len(scores) >= limit else -np.inf
@@ -93,8 +94,8 @@ def ranked_by_rough_scores(
 ) -> RankingSteps[B, list[RankedVideo]]:
     """Return the `limit` best videos, best first, and all further videos with the score of the last.
 
-    `rounding` is the largest error of approximate scores up to 1. If the largest score is above 1, the error is
-    multiplied by this score.
+    `rounding` is the largest error of approximate scores that are at most 1. If the largest score is above 1, the error
+    is multiplied by it.
     """
     if not len(videos) or limit < 1:
         return []
@@ -120,9 +121,13 @@ class BoundStages(Generic[B]):
         margin: float,
         shared_bounds: Callable[[], Float32[np.ndarray, " V"]] | None = None,
     ):
-        """Take codes of all blocks by branch, and probes with branches. `margin` is the largest error of exact scores.
+        """Create the stages of a search.
 
-        If `shared_bounds` returns upper bounds of all videos of the corpus, no codes are read.
+        Args:
+            coded: The codes of all blocks, by branch.
+            probes: The query's vectors, each with its branch.
+            margin: The largest error of exact scores.
+            shared_bounds: Returns upper bounds of all videos of the corpus, which replace the bounds by codes.
         """
         self._coded = coded
         self._margin = margin
@@ -140,7 +145,7 @@ class BoundStages(Generic[B]):
 
     @cached_property
     def _at_a_time(self) -> int:
-        """Number of videos that a thread scans at a time, so that their codes stay in the processor's cache."""
+        """The number of videos that a thread scans at a time, so that their codes stay in the processor's cache."""
         branches = [branch for branch, _ in self._probes]
         return min(max(1, self._coded[branch].at_a_time // branches.count(branch)) for branch in branches)
 
@@ -188,7 +193,7 @@ def _best(
 
 
 def _scored(videos: Selection[B]) -> RankingSteps[B, Float[np.ndarray, " _"]]:
-    """Request exact scores, and replace those that are not finite by minus infinity."""
+    """Request exact scores and return them. Scores that are not finite become minus infinity."""
     if not len(videos):
         return np.empty(0)
     scores = yield videos
@@ -196,9 +201,9 @@ def _scored(videos: Selection[B]) -> RankingSteps[B, Float[np.ndarray, " _"]]:
 
 
 def _largest(values: Float[np.ndarray, " N"], count: int) -> Bool[np.ndarray, " N"]:
-    """Return a mask of the `count` largest finite numbers, and of all numbers that tie with the last of them.
+    """Return a mask of the `count` largest finite numbers, and of all numbers equal to the last of them.
 
-    If fewer than `count` are finite, all numbers are selected.
+    If fewer than `count` numbers are finite, all are selected.
     """
     if count >= len(values):
         return np.ones(len(values), dtype=bool)

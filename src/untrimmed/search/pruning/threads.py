@@ -1,4 +1,4 @@
-"""Share work on many rows or videos among threads. This saves time only if the work releases the interpreter lock."""
+"""Divide work on many rows or videos among threads. This saves time only if the work releases the interpreter lock."""
 
 import os
 import threading
@@ -24,7 +24,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def share_work(number: int, piece: int, work: Callable[[int, int], object]) -> None:
-    """Call `work(start, stop)` for pieces of a range on several threads.
+    """Call `work(start, stop)` for pieces of the range from 0 to `number`, on several threads.
 
     Calls from within `work` use only the current thread.
     """
@@ -54,8 +54,8 @@ def share_work(number: int, piece: int, work: Callable[[int, int], object]) -> N
     try:
         run()
     finally:
-        for _ in take():  # after an error, do not start the remaining pieces
+        for _ in take():  # after an error, take the remaining pieces without starting them
             pass
         for future in futures:
-            if not future.cancel():  # wait for calls that have started; the others would find no pieces
+            if not future.cancel():  # wait for calls that have started; there are no pieces left for the others
                 future.result()

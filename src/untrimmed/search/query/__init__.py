@@ -1,1 +1,1 @@
-"""The query and its answer: encoding, filters, combinations of parts, hits, and confidence. Start with `answer`."""
+"""Queries and their answers: encoding, filters, combinations of parts, hits, confidence. Start with `answer`."""

@@ -1,8 +1,8 @@
 """Answer a query on one version of a library, see `answer`.
 
-docs/queries.md defines how the parts of a query are combined. The query is encoded (`_EncodedQuery`), its parts get
-weights (`_WeightedQuery`), and the result is prepared for the corpora of that version (`PreparedQuery`, or
-`CombinedQuery` for several parts). `find` ranks videos and returns hits.
+docs/queries.md defines how the parts of a query are combined. First, the query is encoded (`_EncodedQuery`). Then its
+parts get weights (`_WeightedQuery`). Finally, it is prepared for the corpora of the version: as a `PreparedQuery`, or
+as a `CombinedQuery` of several parts. `find` ranks videos and returns hits.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _DISPLAY_SMOOTHING_S = 0.5
 _TINY = 1e-6  # a sum of unit vectors counts as zero if it is shorter than this
-# sample of videos to estimate the median and spread of a query's scores
+# number of videos from which the median and the spread of a query's scores are estimated
 _SAMPLE_SIZE = 64
 _NO_PASSAGES = "the library has no passages; index videos with subtitles, or see: untrimmed index --help"
 
@@ -55,12 +55,12 @@ class LockedEncoder:
         self._lock = lock
 
     def texts(self, texts: Sequence[str]) -> list[TextFeatures]:
-        """Encode sentences."""
+        """Return the encoded sentences."""
         with self._lock:
             return self._encoder.encode_texts(texts)
 
     def image(self, image: UInt8[np.ndarray, "Y X 3"]) -> Vector:
-        """Encode an RGB picture as a unit vector."""
+        """Return the unit vector of an RGB picture."""
         with self._lock:
             vector: Vector = self._encoder.encode_frames(image[None])[0]
             return vector
@@ -68,9 +68,9 @@ class LockedEncoder:
 
 @dataclass(frozen=True, eq=False)
 class _EncodedQuery:
-    """The parts of a query as vectors.
+    """The encoded parts of a query.
 
-    Parts that are empty or have no known word are None. Sentences of `without` that have no known word are left out.
+    A part is None if it is empty or has no known word. Sentences of `without` that have no known word are left out.
     """
 
     query: Query
@@ -82,7 +82,7 @@ class _EncodedQuery:
 
     @classmethod
     def of(cls, query: Query, view: View, encoder: LockedEncoder) -> _EncodedQuery:
-        """Return the encoded query. The encoder is called once for all sentences."""
+        """Return the encoded query. All sentences are encoded in one call."""
         parts = [("", query.text), ("then: ", query.then), *(("without: ", text) for text in query.without)]
         sentences = list(dict.fromkeys(text for _, text in parts if text))
         encoded = dict(zip(sentences, encoder.texts(sentences) if sentences else (), strict=True))
@@ -96,7 +96,7 @@ class _EncodedQuery:
 
     @property
     def is_searchable(self) -> bool:
-        """Whether the query has an example or a known word, and `then` (if it is set) has a known word."""
+        """Whether the query has an example or a known word, and, if it has `then`, also a known word in `then`."""
         has_example = self.example is not None and (self.query.image is not None or bool(self.query.like))
         return (self.text is not None or has_example) and not (self.query.then and self.then is None)
 
@@ -111,12 +111,12 @@ def answer(
     on_hit: Callable[[Hit], None] | None = None,
     fusion: FusionSettings = FusionSettings(),
 ) -> Hits:
-    """Return the best videos or moments of a version of a library; `on_hit` is called as in `find`.
+    """Return the best videos or moments of a version of a library. `on_hit` is called as in `find`.
 
     Parts without a known word are ignored. There are no hits if no part remains, or if `then` has no known word.
 
     Raises:
-        ConfigError: An option is invalid, or `min_confidence` is set but confidence was not measured.
+        ConfigError: An option is invalid, or `min_confidence` is set although hits have no confidence.
         UnknownNameError: `within` contains no video, or a place is not in a video of the library.
     """
     among = _among(view, query.filters, within)
@@ -140,7 +140,7 @@ def answer(
     prepared = weighted.prepare(view) if weighted else None
 
     def with_confidence(hit: Hit) -> Hit:
-        # confidence was not measured for scores that passages have raised
+        # the calibration does not hold for scores that passages have raised
         is_known = confidence is not None and not any(why.text for moment in hit.moments for why in moment.evidence)
         return replace(hit, confidence=confidence.of(hit.score)) if confidence and is_known else hit
 
@@ -160,10 +160,12 @@ def answer(
 
 
 def _passages_to_search(view: View, query: Query, cutoff: Cutoff) -> PassagesView | None:
-    """Return the passages of the library; None if it has none, or if the query does not search passages."""
+    """Return the passages of the library, or None if it has none or the query does not search them."""
     if cutoff.min_confidence is not None:
         if query.needs_passages:
-            raise ConfigError("min_confidence: was not measured for what is said or written; search with min_score")
+            raise ConfigError(
+                "min_confidence: hits have no confidence in searches for what is said or written; use min_score"
+            )
         return None
     is_searched = query.has_passages or (query.text and not query.then and set(query.modes or TEXT_MODES) != {"seen"})
     return view.passages if is_searched else None
@@ -172,7 +174,7 @@ def _passages_to_search(view: View, query: Query, cutoff: Cutoff) -> PassagesVie
 def _text_parts(
     query: Query, encoded: _EncodedQuery, encoder: LockedEncoder, *, is_required: bool
 ) -> tuple[TextPart, ...]:
-    """Return the texts that are compared with passages. With `is_required`, each hit must match `query.text`."""
+    """Return the texts that are compared with passages. If `is_required`, each hit must match `query.text`."""
     from untrimmed.passages.words import TextQuery
     from untrimmed.search.query.evidence import TextPart
 
@@ -196,7 +198,7 @@ def rank_all(
     limit: int,
     within: str | os.PathLike[str] | None = None,
 ) -> list[dict[Path, float]]:
-    """Return, for each sentence, the best videos with their scores; no videos if the encoder knows no word of it.
+    """Return, for each sentence, the best videos with their scores, or no videos if the encoder knows no word of it.
 
     Raises:
         ConfigError: `sentences` is not a list of texts, or a sentence is empty.
@@ -227,11 +229,11 @@ def relevance(
 ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
     """Return times of one video in seconds, and the relevance of its pictures at each time, for display.
 
-    If the query has `then`, the second array is the relevance for the first moment. A curve over frames is smoothed
-    with a Gaussian of half a second. Scores and moments are computed from the raw curve.
+    If the query has `then`, the relevance is that for the first moment. A curve over frames is smoothed with a Gaussian
+    of half a second; scores and moments are computed from the raw curve.
 
-    Passages do not change the curve. If only passages are searched, the second array is the strength of the best
-    matching passage at each time, or 0.
+    Passages do not change the curve. If only passages are searched, the relevance is the strength of the best matching
+    passage at each time, or 0.
 
     Raises:
         ConfigError: The sentence is empty, or the encoder knows no word of it or of `then`, or only passages are
@@ -276,12 +278,12 @@ class _WeightedTerm:
 
     text: TextFeatures
     weight: float = 1.0
-    by_frames: bool = False  # compare with frames instead of the library's model
+    by_frames: bool = False  # whether it is compared with frames instead of encodings of the library's model
 
 
 @dataclass(frozen=True, eq=False)
 class _WeightedQuery:
-    """A query as weighted vectors. It is not yet prepared for a corpus."""
+    """A query as weighted vectors, before it is prepared for a corpus."""
 
     query: Query
     terms: tuple[_WeightedTerm, ...]
@@ -290,7 +292,7 @@ class _WeightedQuery:
 
     @classmethod
     def of(cls, view: View, encoded: _EncodedQuery) -> _WeightedQuery:
-        """Return the query with weights for one version of a library."""
+        """Return the query with weights that fit one version of a library."""
         exclusions = [(text, float(np.median(_sample_scores(view, view.corpus(), text)))) for text in encoded.without]
         return cls(encoded.query, tuple(_terms(view, encoded)), encoded.then, tuple(exclusions))
 
@@ -301,9 +303,9 @@ class _WeightedQuery:
     def prepare_for(
         self, model: Callable[[], Corpus], frames: Callable[[], Corpus], duration_s: Callable[[str], float]
     ) -> PreparedQuery:
-        """Return the query, prepared for the corpus of a model or the corpus of frames or both.
+        """Return the query, prepared for the corpus of a model, the corpus of frames, or both.
 
-        A corpus is loaded only if it is needed.
+        `model` and `frames` load a corpus. They are called only if it is needed.
         """
         if self.then is None and not self.exclusions and len(self.terms) == 1:
             (term,) = self.terms
@@ -323,8 +325,8 @@ class _WeightedQuery:
 def _terms(view: View, encoded: _EncodedQuery) -> list[_WeightedTerm]:
     """Return the sentence and the example as terms. The weight of each term is divided by the spread of its scores.
 
-    For a training-free model, both vectors are added up to one term. A trained model needs words, and the example has
-    none. So the example is compared with frames.
+    For a training-free model, the two vectors are added to one term. A trained model needs words, which the example
+    does not have, so the example is compared with frames.
     """
     text = encoded.text
     if encoded.example is None:
@@ -344,14 +346,14 @@ def _terms(view: View, encoded: _EncodedQuery) -> list[_WeightedTerm]:
 
 
 def _sample_scores(view: View, corpus: Corpus, text: TextFeatures) -> Float[np.ndarray, " N"]:
-    """Return the scores of a random sample of the library, regardless of filters."""
+    """Return the scores of a random sample of all videos, regardless of filters."""
     # ids are random, so the smallest ids are a random sample
     sample = heapq.nsmallest(_SAMPLE_SIZE, (record.video_id for record in view.records))
     return np.array([video.score for video in corpus.prepare(text).rank(limit=len(sample), among=sample)])
 
 
 def _confidence(view: View, weighted: _WeightedQuery) -> Confidence | None:
-    """Return the conversion of scores to confidence; None if confidence was not measured for such a query."""
+    """Return the conversion of scores to confidence, or None if there is no calibration for such a query."""
     background = background_of(view.encoder) if view.model == FRAMES and not weighted.query.has_examples else None
     if background is None:
         return None
@@ -361,7 +363,7 @@ def _confidence(view: View, weighted: _WeightedQuery) -> Confidence | None:
 
 
 def _no_confidence_message(view: View, query: Query, encoder: str) -> str:
-    """Return an error message with the reason why there is no confidence."""
+    """Return an error message that explains why hits have no confidence."""
     if query.has_examples:
         reason = "queries with examples"
     elif view.model != FRAMES:
@@ -370,11 +372,11 @@ def _no_confidence_message(view: View, query: Query, encoder: str) -> str:
         reason = f"moments within {query.within_s:g} s of each other"
     else:
         reason = f"encoder {encoder!r}"
-    return f"min_confidence: was not measured for {reason}; search with min_score (docs/quality.md)"
+    return f"min_confidence: hits have no confidence with {reason}; use min_score (docs/quality.md)"
 
 
 def _among(view: View, filters: Filters, within: str | os.PathLike[str] | None) -> frozenset[str] | None:
-    """Return the ids of the videos that meet all conditions; None if there are no conditions."""
+    """Return the ids of the videos that meet all conditions, or None if there are no conditions."""
     folders = [view.below(path) for path in (within, filters.within) if path is not None]
     among = frozenset.intersection(*folders) if folders else None
     if not filters.ranges:
@@ -383,9 +385,9 @@ def _among(view: View, filters: Filters, within: str | os.PathLike[str] | None) 
 
 
 def _example_vector(query: Query, view: View, encoder: LockedEncoder) -> Vector | None:
-    """Return the weighted sum of the vectors of all examples (Rocchio 1971); None if there are no examples.
+    """Return the weighted sum of the vectors of all examples (Rocchio 1971), or None if there are no examples.
 
-    Examples are pictures, places to find, and places to avoid, which have a negative weight.
+    Examples are a picture, places to find, and places to avoid. The latter have a negative weight.
     """
     weights = query.weights
     parts = []
@@ -403,7 +405,7 @@ def _example_vector(query: Query, view: View, encoder: LockedEncoder) -> Vector 
 
 
 def _place_vector(view: View, place: Place) -> Vector:
-    """Return the mean of the frames at a place, or the nearest frame if there are none, scaled to unit length.
+    """Return the mean vector of the frames at a place (or the nearest frame if there are none), at unit length.
 
     Raises:
         UnknownNameError: The video is not in the library.

@@ -1,6 +1,6 @@
 """Combine several prepared queries into one: terms to find, a following moment (`then`), and exclusions.
 
-This works for all models, because it only uses each video's score and its relevance over time (the curve). Each curve
+This works for all models, because it only needs the score of a video and its relevance over time (the curve). A curve
 is shifted so that its maximum is the score of the video.
 """
 
@@ -16,7 +16,7 @@ from untrimmed.search.corpora.corpus import PreparedQuery
 from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.types import Moment
 
-# number of videos that each term ranks first; `rank` increases it until no other video can be among the best
+# number of best videos of each term with which `rank` starts; it is increased until no other video can be a hit
 _FIRST_TAKE = 32
 _ROUNDING = 1e-9
 _CLOSE_S = 1e-6  # times with a smaller difference count as equal
@@ -34,15 +34,15 @@ class Term:
 
 @dataclass(frozen=True)
 class Exclusion:
-    """A query to avoid. Times at which the relevance for this query exceeds `usual` get a lower score."""
+    """A query to avoid. Times whose relevance for this query exceeds `usual` get a lower score."""
 
     query: PreparedQuery
-    usual: float  # the query's usual score, e.g. the median in the library
+    usual: float  # a usual score for this query, e.g. the median in the library
 
 
 @dataclass(frozen=True)
 class _Curves:
-    """The relevance of one video over time, as the first and as the second moment (`then`) of a pair.
+    """The relevance of one video over time, for the first and for the second moment (`then`) of a pair.
 
     Without `then`, both curves are equal.
     """
@@ -56,9 +56,11 @@ class CombinedQuery(PreparedQuery):
     """Several prepared queries as one. With `then`, the query finds pairs of moments.
 
     The score of a time is the weighted mean of the terms minus a penalty. The penalty is `without` times the largest
-    amount by which an exclusion exceeds its usual score in the same shot (with `nowhere`: in the whole video). The
-    score of a video is the score of its best time, or with `then` of its best pair of times. The score of a pair is the
-    weighted mean of the scores of both times. The second time is at most `within_s` seconds after the first one.
+    amount by which an exclusion exceeds its usual score in the same shot, or with `nowhere` in the whole video. The
+    score of a video is the score of its best time.
+
+    With `then`, the score of a video is that of its best pair of times. The second time is at most `within_s` seconds
+    after the first. The score of a pair is the weighted mean of the scores of both times.
     """
 
     def __init__(
@@ -72,9 +74,9 @@ class CombinedQuery(PreparedQuery):
         without: float = 1.0,
         nowhere: bool = False,
     ):
-        """Combine prepared queries. `duration_s` returns the duration of the video with an id.
+        """Combine prepared queries. `duration_s` returns the duration of a video by its id.
 
-        `then.weight` is below 1. It is the weight of the second moment's score in the score of a pair.
+        `then.weight` is below 1: the weight of the second time's score in the score of a pair.
         """
         self._duration_s = duration_s
         self._within_s = within_s
@@ -93,14 +95,14 @@ class CombinedQuery(PreparedQuery):
 
     @property
     def missing(self) -> str:
-        """The warning of the first part whose results are incomplete; empty if all are complete."""
+        """The warning of the first part with incomplete results, or an empty text."""
         return next((query.missing for query in self._queries if query.missing), "")
 
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
-        """Return the best videos and those that tie with the last, see `PreparedQuery.rank`.
+        """Return the best videos, see `PreparedQuery.rank`.
 
-        The result is exact. A video's score is at most the weighted sum of its scores for the terms, so only videos
-        that rank high for some term must be scored.
+        The result is exact, although only videos that rank high for some term are scored: a video's score is at most
+        the weighted sum of its scores for the terms.
         """
         take = max(_FIRST_TAKE, 4 * limit)
         while True:
@@ -116,20 +118,20 @@ class CombinedQuery(PreparedQuery):
             take *= 4
 
     def moments(self, video_id: str, *, limit: int | None, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
-        """Return spans of one video that do not overlap, best first; with `then`, the first span of each pair."""
+        """Return spans of one video, best first, or with `then` the first span of each pair. They do not overlap."""
         return [first for first, _ in self.pairs(video_id, limit=limit, min_s=min_s)]
 
     def pairs(self, video_id: str, *, limit: int | None, min_s: float = 0.0) -> list[tuple[Moment, Moment | None]]:
-        """Return spans of one video, best first; with `then`, each with the span that follows it.
+        """Return spans of one video, best first. With `then`, each has the span that follows it.
 
-        The score of a span is the value of the curve at the span's best time. The span extends to both sides until the
-        curve falls below the average of this score and the curve's mean. First spans do not overlap. A time on the
-        slope beside a moment must not become another moment. So in all pairs except the best one, the best time of the
-        first span is a peak of the curve.
+        The score of a span is the value of the curve at the span's best time. The span extends to both sides while the
+        curve is at least the average of this score and the curve's mean. First spans do not overlap. Except in the best
+        pair, the best time of a first span is a peak of the curve, so that the slope beside a moment is not another
+        moment.
 
-        Without a limit, a pair is left out if the score of its first span is below the average of the best score and
-        the curve's mean. Spans shorter than `min_s` are widened. If there is no space for this, the pair is left out,
-        unless it is the best pair.
+        Without a limit, pairs are returned whose first span has at least the average of the best score and the curve's
+        mean. Spans shorter than `min_s` are widened. If there is no space for this, the pair is left out, unless it is
+        the best pair.
         """
         curves = self._curves(video_id)
         duration_s = self._duration_s(video_id)
@@ -170,15 +172,15 @@ class CombinedQuery(PreparedQuery):
         return first.score if second is None else (1 - self._then_share) * first.score + self._then_share * second.score
 
     def relevance(self, video_id: str) -> tuple[Curve, Curve]:
-        """Return times in seconds, and the relevance at each time.
+        """Return times of one video in seconds, and the relevance at each time.
 
-        If the query has `then`, the second array is the relevance for the first moment.
+        With `then`, it is for the first moment.
         """
         curves = self._curves(video_id)
         return curves.times_s, curves.first
 
     def _combine(self, video_ids: Collection[str]) -> list[RankedVideo]:
-        """Return combined scores. Videos without a pair, and videos of shards that do not answer, are left out."""
+        """Return videos with combined scores. Videos without a pair, or of shards that do not answer, are left out."""
         new = [video_id for video_id in video_ids if video_id not in self._combined]
         self._score_all(new)
         self._combined.update((video_id, self._score_of(video_id)) for video_id in new)
@@ -205,7 +207,7 @@ class CombinedQuery(PreparedQuery):
                 except UntrimmedError:
                     if not self.missing:
                         raise
-                    continue  # the shard has died, so its videos are skipped
+                    continue  # the shard does not answer, so its videos are skipped
                 scores.update((video.video_id, video.score) for video in ranked)
 
     def _curves(self, video_id: str) -> _Curves:
@@ -228,7 +230,7 @@ class CombinedQuery(PreparedQuery):
         return self._curves_of[video_id]
 
     def _largest_of_shot(self, video_id: str, times_s: Curve, values: Curve) -> Curve:
-        """Return, for each time, the largest value in the shot (with `nowhere`: in the video)."""
+        """Return, for each time, the largest value in the same shot, or with `nowhere` in the video."""
         if self._nowhere:
             return np.full(len(values), values.max())
         starts_s = self._exclusions[0].query.shot_starts_s(video_id)
@@ -240,17 +242,14 @@ class CombinedQuery(PreparedQuery):
         return largest[shot]
 
     def _moment(self, video_id: str, values: Curve, start: int, stop: int, best: int) -> Moment:
-        """Return the times with indices `start` to `stop - 1` as a moment.
-
-        The moment begins half way to the previous time and ends half way to the next time.
-        """
+        """Return the moment of the times `start` to `stop - 1`. It extends half way to the times before and after."""
         times_s = self._curves(video_id).times_s
         edges_s = np.concatenate([[0.0], (times_s[1:] + times_s[:-1]) / 2, [self._duration_s(video_id)]])
         span_s = float(edges_s[start]), float(max(edges_s[start : stop + 1]))
         return Moment(*span_s, float(values[best]), float(times_s[best]))
 
     def _best(self, curves: _Curves, free: Bool[np.ndarray, " T"]) -> tuple[int, int] | None:
-        """Return the indices of the best pair of times whose first time is free, or None if there is none."""
+        """Return the indices of the best pair of times whose first time is `free`, or None if there is none."""
         first = np.where(free, curves.first, -np.inf)
         if self._then is None:
             best = int(first.argmax())
@@ -276,7 +275,7 @@ def best_earlier_times(
     start = np.minimum(np.searchsorted(times_s, times_s - within_s - _CLOSE_S), stop)
     index = np.zeros(len(values), dtype=np.int64)
     value = np.full(len(values), -np.inf)
-    best = np.arange(len(values))  # for each index, the index of the best of the `width` values that begin there
+    best = np.arange(len(values))  # for each index, the index of the best of the next `width` values
     width = 1
     while True:
         times = np.flatnonzero((stop - start >= width) & (stop - start < 2 * width))
@@ -305,7 +304,7 @@ def _peaks(values: Curve) -> Bool[np.ndarray, " T"]:
 
 
 def _widened(moment: Moment, min_s: float, after_s: float, before_s: float) -> Moment:
-    """Return a moment, cut to the time between `after_s` and `before_s`, and widened to `min_s` if there is space."""
+    """Return a moment, clipped to the time from `after_s` to `before_s`, and widened to `min_s` if there is space."""
     start_s = max(moment.start_s, after_s)
     end_s = min(moment.end_s, before_s)
     start_s, end_s = widened(start_s, end_s, min_s, after_s=after_s, before_s=before_s)

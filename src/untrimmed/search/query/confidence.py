@@ -1,8 +1,8 @@
-"""Confidence of a hit: the probability that a video shows what a sentence describes.
+"""Convert scores to confidence: the probability that a video shows what a sentence describes.
 
 Scores of different sentences are not comparable. So each sentence is also scored on a *background*: clips of everyday
-footage, whose vectors the package contains for some encoders (docs/quality.md). The probability is a logistic function
-of a hit's score minus the mean of the best fifth of the background's scores.
+footage, whose vectors are part of the package for some encoders (docs/quality.md). The probability is a logistic
+function of the difference between a hit's score and the mean of the best fifth of the background's scores.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from untrimmed.search.corpora.best_vector import TIMES, VECTORS, VectorBlock, Ve
 from untrimmed.search.corpora.corpus import PreparedQuery
 from untrimmed.search.corpora.frames import FrameCorpus
 
-_MIN_PROBABILITY = 1e-12  # probabilities are at least this far from 0 and 1, because 0 and 1 have no logit
+_MIN_PROBABILITY = 1e-12  # smallest distance of a probability from 0 and 1, which have no logit
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Confidence:
         return (1 if logit >= 0 else small) / (1 + small)
 
     def least_score(self, confidence: float) -> float:
-        """Return the lowest score that has this confidence.
+        """Return the lowest score with at least this confidence.
 
         >>> scale = Confidence(Calibration(9.0, -1.0), background_score=0.2)
         >>> round(scale.of(scale.least_score(0.9)), 6)
@@ -61,7 +61,7 @@ class Confidence:
 
 @dataclass(frozen=True, eq=False)
 class Background:
-    """Clips of everyday footage, encoded by one encoder, and the calibration measured with this encoder."""
+    """Clips of everyday footage as vectors of one encoder, and the calibration for this encoder."""
 
     corpus: FrameCorpus
     durations_s: dict[str, float]
@@ -69,7 +69,7 @@ class Background:
 
     @classmethod
     def of(cls, clips: Sequence[Float[np.ndarray, "_ D"]], spacing_s: float, calibration: Calibration) -> Background:
-        """Build a background from the frames of clips; `spacing_s` is the time between two frames."""
+        """Return a background of clips of frames. `spacing_s` is the time between two frames in seconds."""
         videos = []
         for number, clip in enumerate(clips):
             arrays = {VECTORS: clip.astype(np.float16), TIMES: spacing_s * np.arange(len(clip))}
@@ -84,7 +84,7 @@ class Background:
 
 
 def mean_of_best_fifth(scores: Float[np.ndarray, " V"]) -> float:
-    """Return the mean of the best fifth of the scores (at least one score); minus infinity if there are no scores.
+    """Return the mean of the best fifth of the scores (at least one score), or minus infinity if there are no scores.
 
     >>> mean_of_best_fifth(np.array([0.1, 0.5, 0.2, 0.4, 0.0, 0.3]))
     0.45
@@ -96,7 +96,7 @@ def mean_of_best_fifth(scores: Float[np.ndarray, " V"]) -> float:
 
 @cache
 def background_of(identity: str) -> Background | None:
-    """Return the background of an encoder, or None if confidence was not measured for these weights."""
+    """Return the background of the encoder with this identity, or None if there is no calibration for its weights."""
     name = re.split(r"\W", identity)[0]  # builtin-2:a1043c6bf7e6 -> builtin, siglip:0123abcd -> siglip
     file = Path(untrimmed.encoders.__path__[0]) / name / "background.npz"
     if not name.isidentifier() or not file.is_file():

@@ -17,15 +17,15 @@ from untrimmed.span import Evidence, MatchedWord
 from untrimmed.types import TextFeatures
 
 PASSAGES_OF_VIDEO = 8
-_VIDEOS_OF_WORDS = 25  # words find at least this many videos with the largest number of passages
-_PASSAGES_BY_MEANING = 3  # largest number in each video
+_VIDEOS_OF_WORDS = 25  # words find passages in at least this many videos
+_PASSAGES_BY_MEANING = 3  # largest number of passages of a video that are found by meaning
 _LEAST_VIDEOS = 20
 _MAX_AMONG = 2000  # if there are more allowed videos, passages of other videos are removed after the search
 
 
 @dataclass(frozen=True, eq=False)
 class TextPart:
-    """A text of a query, and the modes in which it is searched. With `is_required`, each hit must match the text."""
+    """A text of a query, and the modes in which it is searched. If `is_required`, each hit must match the text."""
 
     query: TextQuery
     features: TextFeatures | None  # None if the encoder knows no word of the text, or has no vectors of sentences
@@ -62,21 +62,21 @@ class ScoredPassage:
 
     @property
     def moment_spans(self) -> list[tuple[float, float]]:
-        """The spans of moments: one for each place of a phrase in quotes, or else that of the whole passage."""
+        """The spans of moments: one for each place of a phrase in quotes, or else the span of the whole passage."""
         return (self.query.phrases and self.spans) or [self.whole_span]
 
     @property
     def spans(self) -> list[tuple[float, float]]:
-        """The spans in which the matching words are said or written; empty if only the meaning matches.
+        """The spans in which the matching words are said or written. There are none if only the meaning matches.
 
-        There is one span for each place of a phrase in quotes. Other words have one span together.
+        Each place of a phrase in quotes has its own span. All other words share one span.
         """
         text = self.match.sentence.passage.text
         places = self.query.phrase_places(text) or [self.query.matches(text)]
         return [self._span(place[0].start, place[-1].end) for place in places if place]
 
     def _span(self, start: int, end: int) -> tuple[float, float]:
-        """Return the span of `text[start:end]`: of its first to its last word, or else of the parts that contain it."""
+        """Return the span of `text[start:end]`: from its first to its last word, or of the parts that contain it."""
         first, last = self._times(start, start + 1)[0], self._times(end - 1, end)[1]
         if first is not None and last is not None:
             return first, last
@@ -89,7 +89,7 @@ class ScoredPassage:
         return min(part.start_s for part in parts), max(part.end_s for part in parts)
 
     def _times(self, start: int, end: int) -> tuple[float | None, float | None]:
-        """Return when the word `text[start:end]` is said; None if the times of words are unknown."""
+        """Return start and end of the word `text[start:end]` in seconds, or None for both if they are unknown."""
         passage = self.match.sentence.passage
         position = 0
         for word in passage.words:
@@ -114,10 +114,10 @@ def find_passages(
     *,
     per_video: int = PASSAGES_OF_VIDEO,
 ) -> PassagesByVideo:
-    """Return, for each video, the passages that match a text strongly enough, strongest first.
+    """Return, for each video, up to `per_video` passages that match a text strongly enough, strongest first.
 
     At most `limit` videos are found by words, and about as many by meaning. If the text has phrases in quotes, all
-    returned passages contain them. At most `per_video` passages of a video are returned.
+    returned passages contain them.
     """
     by_video: dict[str, list[ScoredPassage]] = {}
     for mode in part.modes:
@@ -179,9 +179,10 @@ def _meanings(
     by_meaning: Collection[str],
     settings: FusionSettings,
 ) -> tuple[dict[tuple[str, int], float], set[tuple[str, int]]]:
-    """Return, for each passage of these videos, how similar its meaning is to the query, from 0 to 1.
+    """Return the similarity in meaning of each passage of these videos and the query, from 0 to 1.
 
-    Also return the most similar passages of each video in `by_meaning` whose similarity is at least `least_strength`.
+    Also return the most similar passages of each video in `by_meaning`, if their similarity is at least
+    `least_strength`.
     """
     corpus = prepared.corpus
     assert isinstance(corpus, PassageCorpus), "passages are searched"

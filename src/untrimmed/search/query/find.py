@@ -20,8 +20,8 @@ from untrimmed.search.query.query import Cutoff, GroupBy
 from untrimmed.search.store.records import VideoRecord
 from untrimmed.types import FrameFeatures, Moment
 
-_SAME_SPAN = 0.5  # in two copies of a file, moments with at least this IoU are near-duplicates
-_GROWTH = 4  # while there are too few hits, multiply the number of ranked videos by this factor
+_SAME_SPAN = 0.5  # moments in two copies of a file are near-duplicates if their IoU is at least this
+_GROWTH = 4  # if there are too few hits, this many times as many videos are ranked
 
 
 def find(
@@ -34,11 +34,13 @@ def find(
     fold: float | None = None,
     on_hit: Callable[[Hit], None] | None = None,
 ) -> Hits:
-    """Return the best hits. With `among`, only videos with these ids are searched. Ties are broken by path.
+    """Return the best hits. Ties are broken by path.
 
-    With `group_by="moment"`, each moment is a hit, with the score of its best time. With `fold`, near-duplicates of
-    earlier hits are hidden. Without these two options, `on_hit` is called with each hit as soon as its moments are
-    known.
+    Args:
+        among: Search only videos with these ids.
+        group_by: With "moment", each moment is a hit, with the score of its best time.
+        fold: Hide near-duplicates of earlier hits: moments with this cosine or more.
+        on_hit: Called with each hit as soon as its moments are known. Not called with `group_by="moment"` or `fold`.
     """
     least = -math.inf if cutoff.min_score is None else cutoff.min_score
     present = in_time_order if cutoff.moments == "all" else _unchanged
@@ -59,8 +61,7 @@ def find(
         hits = fold_hits(view, hits, fold) if fold is not None else hits
         is_last = len(ranked) < take or len(videos) < len(ranked)  # true if there are no more videos to rank
         has_enough = (group_by == "video" and fold is None) or len(hits) >= cutoff.limit
-        # A moment's score is at most its video's score. So moments of further videos cannot score higher than
-        # `ranked[-1]`.
+        # A moment's score is at most its video's score. So no moment of a further video is better than `ranked[-1]`.
         is_in_order = group_by == "video" or (has_enough and hits[cutoff.limit - 1].score >= ranked[-1].score)
         if is_last or (has_enough and is_in_order):
             break
@@ -74,9 +75,9 @@ def _unchanged(hit: Hit) -> Hit:
 
 
 def in_time_order(hit: Hit) -> Hit:
-    """Return the hit with its moments sorted by time. A long moment comes before the moments inside it.
+    """Return the hit with its moments sorted by time. A long moment comes before moments that it contains.
 
-    `start_s`, `end_s` and `peak_s` of the hit remain the times of its best moment.
+    The hit's `start_s`, `end_s` and `peak_s` are still the times of its best moment.
     """
     order = sorted(range(len(hit.moments)), key=lambda i: (hit.moments[i].start_s, -hit.moments[i].end_s))
     then = tuple(hit.then[i] for i in order) if hit.then else ()
@@ -84,12 +85,12 @@ def in_time_order(hit: Hit) -> Hit:
 
 
 def in_order(ranked: Iterable[RankedVideo], view: View) -> list[RankedVideo]:
-    """Return the videos sorted by score; ties are broken by path."""
+    """Return the videos sorted by score, then by path."""
     return sorted(ranked, key=lambda video: (-video.score, view.records.of(video.video_id).path))
 
 
 def _hits_of(view: View, prepared: PreparedQuery, ranked: RankedVideo, cutoff: Cutoff, group_by: GroupBy) -> list[Hit]:
-    """Return one hit for a video, or one hit for each of its moments; no hit if the video's shard does not answer."""
+    """Return one hit for a video, or for each of its moments, or no hit if the video's shard does not answer."""
     pairs: Sequence[tuple[Moment, Moment | None]]
     limit = None if cutoff.moments == "all" else cutoff.moments
     if isinstance(prepared, CombinedQuery):
@@ -164,7 +165,7 @@ def _hit(
 
 @dataclass(frozen=True, eq=False)
 class _ShownMoment:
-    """A moment in the result, with which later moments are compared. `index` is the index of its hit."""
+    """A moment in the result, with which later moments are compared. `index` is that of its hit."""
 
     index: int
     content: str
@@ -175,8 +176,8 @@ class _ShownMoment:
 def fold_hits(view: View, hits: Sequence[Hit], threshold: float) -> list[Hit]:
     """Return the hits without moments that are near-duplicates of earlier moments.
 
-    A hit with no moments left is removed. Two moments are near-duplicates if the cosine of their mean vectors is at
-    least `threshold`, or if they are almost the same span of two files with the same content.
+    Hits without remaining moments are removed. Two moments are near-duplicates if the cosine of their mean vectors is
+    at least `threshold`, or if they are similar spans of two files with the same content.
     """
     features = {
         video.record.video_id: video.features for video in view.index.read(list({hit.video_id for hit in hits}))
@@ -206,7 +207,7 @@ def fold_hits(view: View, hits: Sequence[Hit], threshold: float) -> list[Hit]:
 
 
 def span_vector(features: FrameFeatures, start_s: float, end_s: float) -> Float[np.ndarray, " D"]:
-    """Return the mean of the frames in a span, or the nearest frame if there are none, scaled to unit length."""
+    """Return the mean vector of the frames in a span (or the nearest frame if there are none), at unit length."""
     inside = (features.times_s >= start_s) & (features.times_s <= end_s)
     if not inside.any():
         inside[np.abs(features.times_s - (start_s + end_s) / 2).argmin()] = True
@@ -214,7 +215,7 @@ def span_vector(features: FrameFeatures, start_s: float, end_s: float) -> Float[
 
 
 def unit(vector: Float[np.ndarray, " D"]) -> Float[np.ndarray, " D"]:
-    """Return the vector scaled to unit length; a zero vector is unchanged."""
+    """Return the vector scaled to unit length. A zero vector is returned unchanged."""
     length = float(np.linalg.norm(vector))
     return (vector / length if length > 0 else vector).astype(np.float32)
 

@@ -11,19 +11,19 @@ FusionMethod: TypeAlias = Literal["calibrated", "reciprocal rank"]
 
 @dataclass(frozen=True)
 class FusionSettings:
-    """Settings of how well a passage must match, and how passages and frames are combined."""
+    """How well a passage must match, and how passages and frames are combined."""
 
     method: FusionMethod = "calibrated"
     # Passages with a lower strength are ignored, so that they do not change the ranking of a purely visual query.
     least_strength: float = 0.35
-    # How far a passage of strength 1 raises the score, in standard deviations of the relevance of frames.
+    # A passage of strength 1 raises the score by this many standard deviations of the relevance of frames.
     weight: float = 10.0
     # Frames agree with a passage if their relevance is this many standard deviations above the mean, and at least half
-    # way from the mean to the best frame of the library. The moment is then the intersection of the passage and these
+    # way between the mean and the best frame of the library. Then the moment is the part of the passage with these
     # frames.
     agreement: float = 1.0
-    # The cosines of query and passage at which the strength is 0 and 1. They are rescaled: 0 is the mean cosine of all
-    # passages, and 1 is a cosine of 1.
+    # The similarities of query and passage at which the strength is 0 and 1. A similarity is a rescaled cosine: 0 for
+    # the mean cosine of all passages, 1 for a cosine of 1.
     no_meaning: float = 0.3
     same_meaning: float = 0.8
     rank_offset: float = 60.0  # k of reciprocal rank fusion (Cormack et al. 2009)
@@ -31,9 +31,9 @@ class FusionSettings:
 
 @dataclass(frozen=True)
 class FusionCandidate:
-    """A video with the score of its frames and the strength of its best passage (0 if it has none).
+    """A video with the score of its frames, and the strength of its best passage (0 if it has none).
 
-    `seen` is the score of the whole video, and `seen_at_passage` the relevance of the frames at the best passage. Both
+    `seen` is the score of the frames of the whole video, `seen_at_passage` that of the frames at the best passage. Both
     are None if frames are not searched.
     """
 
@@ -48,8 +48,8 @@ def fuse(
 ) -> dict[str, float]:
     """Return the score of each candidate. `deviation` is the standard deviation of the relevance of frames.
 
-    - calibrated: `seen_at_passage` plus `weight` times the strength times the deviation, or `seen` if it is larger. A
-      video without passages keeps the score of its frames.
+    - calibrated: `seen_at_passage` + `weight` * strength * deviation, or `seen` if that is larger. So a video without
+      passages has the score of its frames.
     - reciprocal rank: the sum of 1 / (k + rank) over the ranking by frames and the ranking by passages.
 
     Without frames, the score is the strength.
@@ -79,5 +79,5 @@ def calibrated_score(candidate: FusionCandidate, deviation: float, settings: Fus
 
 
 def raised(seen: float, strength: float, deviation: float, settings: FusionSettings) -> float:
-    """Return the relevance of frames, raised by a passage at the same time."""
+    """Return the relevance of frames, raised by a passage at the same time, see `fuse`."""
     return seen + settings.weight * deviation * strength

@@ -39,7 +39,7 @@ class Hit:
     curve: tuple[float, ...] = ()  # relevance of the pictures in equal parts of the video, if requested
 
     def to_json(self, rank: int) -> dict[str, Any]:
-        """Return a JSON object (docs/json.md); `rank` counts from 1."""
+        """Return the hit as a JSON object (docs/json.md). `rank` counts from 1."""
         data = {"rank": rank, **asdict(self), "video": str(self.video), "folded": [*map(str, self.folded)]}
         for moment in (*data["moments"], *data["then"]):
             if not moment["evidence"]:
@@ -48,7 +48,7 @@ class Hit:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Hit:
-        """Read the result of `to_json`; other data raise AttributeError, KeyError or TypeError."""
+        """Read the result of `to_json`. Raises AttributeError, KeyError or TypeError for other data."""
         values = {field.name: data[field.name] for field in fields(cls) if field.name in data}
         spans = {name: tuple(map(_moment, data.get(name) or ())) for name in ("moments", "then")}
         folded = tuple(map(Path, data.get("folded") or ()))
@@ -71,7 +71,7 @@ class WeighedWord:
 class Hits(list[Hit]):
     """Hits, best first, and warnings, for example about unknown words.
 
-    `words` has the weights of the words if a trained model weights them. If `partial` is true, hits may be missing,
+    `words` contains the weights of the words if a trained model weights them. If `partial` is true, hits may be missing
     because a shard did not answer.
     """
 
@@ -89,14 +89,14 @@ class Hits(list[Hit]):
         self.words = tuple(words)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON object (docs/json.md)."""
+        """Return the hits and warnings as a JSON object (docs/json.md)."""
         data = {"warnings": list(self.warnings), "partial": self.partial}
         words = {"words": list(map(asdict, self.words))} if self.words else {}
         return {**data, "hits": [hit.to_json(rank) for rank, hit in enumerate(self, start=1)], **words}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Hits:
-        """Read the result of `to_json`; other data raise AttributeError, KeyError or TypeError."""
+        """Read the result of `to_json`. Raises AttributeError, KeyError or TypeError for other data."""
         words = [WeighedWord(**word) for word in data.get("words") or ()]
         return cls(map(Hit.from_json, data["hits"]), data["warnings"], partial=data["partial"], words=words)
 
@@ -131,9 +131,7 @@ def uncertainty_warnings(uncertainty: Uncertainty) -> tuple[str, ...]:
 def weighed_words(text: str, tokens: Sequence[str], weights: Sequence[float]) -> tuple[WeighedWord, ...]:
     """Return the words of a sentence, each with the sum of its tokens' weights.
 
-    Words after the encoder's limit have weight 0.
-
-    If a token cannot be found in the sentence, the result is empty.
+    Words beyond the encoder's limit have weight 0. If a token is not in the sentence, the result is empty.
 
     >>> weighed_words("An espresso, please", ["an", "es", "##presso", ","], [0.1, 0.5, 0.3, 0.1])[1]
     WeighedWord(word='espresso,', weight=0.9)

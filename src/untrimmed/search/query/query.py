@@ -1,10 +1,9 @@
 """Queries, filters and limits of searches.
 
-Each field is annotated with a `Spec`: its help, its command-line option and its bounds.
+Each field is annotated with a `Spec`: its help, its command-line option and its bounds. The command line, the service,
+the tools for agents, the web page and `Filters.admit` read the specs. So a new filter is one line in `Filters`.
 
-The command line, the service, the tools for agents, the web page and `Filters.admit` read the specs. So one line in
-`Filters` adds a new filter. This module has no `from __future__ import annotations`, because the specs must be
-evaluated.
+This module has no `from __future__ import annotations`, because the specs must be evaluated.
 """
 
 import math
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     Picture: TypeAlias = UInt8[np.ndarray, "Y X 3"]
 else:
-    Picture = Any  # an array; searches through the service must not import numpy for the type
+    Picture = Any  # an array, without importing numpy, which a search through the service does not need
 
 Day: TypeAlias = date | datetime | str
 GroupBy: TypeAlias = Literal["video", "moment"]
@@ -33,7 +32,7 @@ Edges: TypeAlias = Literal["sampled", "exact"]
 WithoutIn: TypeAlias = Literal["shot", "video"]
 NumMoments: TypeAlias = int | Literal["all"]
 LONGEST_TEXT = 4000
-# limits, because each excluded sentence is compared with all frames, and each place is read from the table
+# there is a limit, because each excluded sentence is compared with all frames, and each place is read from the table
 _MAX_PARTS = 32
 _MAX_S = 1e7
 
@@ -43,7 +42,7 @@ class Spec:
     """The description of a field for all interfaces. Bounds of a text or tuple apply to its length."""
 
     help: str
-    option: str = ""  # flags and placeholder on the command line, e.g. "-k N"; by default, made from the field's name
+    option: str = ""  # flags and placeholder on the command line, e.g. "-k N"; the default flag is the field's name
     above: float | None = None
     minimum: float | None = None
     maximum: float | None = None
@@ -52,7 +51,7 @@ class Spec:
     at_most: str = ""  # attribute of `VideoRecord` that must be at most the value of this field
     unit: str = ""  # unit of the number, e.g. "s"; in the OpenAPI document it is `x-unit`
     is_json: bool = True
-    is_for_display: bool = False  # only programs that draw hits need it: the command line and agents do not offer it
+    is_for_display: bool = False  # whether only the page needs it, so that the command line and agents do not offer it
 
 
 def specs(owner: type) -> dict[str, tuple[Any, Spec]]:
@@ -81,7 +80,7 @@ def check_sentence(text: str) -> None:
 
 
 def parse_when(text: str) -> date | datetime:
-    """Parse a date or a time, with or without a zone; ConfigError for other text.
+    """Return the date or time in a text, with or without a time zone. Raises ConfigError for other text.
 
     >>> parse_when("2026-05-01"), parse_when("2026-05-01 12:30")
     (datetime.date(2026, 5, 1), datetime.datetime(2026, 5, 1, 12, 30))
@@ -127,7 +126,7 @@ def _bounds(spec: Spec) -> str:
 
 
 def _number(name: str, value: float | date, *, is_end: bool = False) -> float:
-    """Return a number unchanged. For a day, return its first or last moment, in seconds since 1970."""
+    """Return a number unchanged. For a day, return its start, or its end if `is_end`, in seconds since 1970."""
     if not isinstance(value, date):
         return value
     try:
@@ -141,7 +140,7 @@ def _number(name: str, value: float | date, *, is_end: bool = False) -> float:
 
 @dataclass(frozen=True)
 class Place:
-    """A moment of an indexed video, or one frame if `end_s` is None. It is an example to find or to avoid."""
+    """A moment of an indexed video, or one frame if `end_s` is None, as an example to find or to avoid."""
 
     video: str | os.PathLike[str]  # the video's path or `video_id`
     start_s: float
@@ -214,7 +213,7 @@ class Filters:
     max_height: Annotated[
         _Whole, _at_most("height", "Largest picture height, in pixels.", "PIXELS", 10**5, "pixels")
     ] = None
-    # Conditions on attributes of a record: name, lowest and highest value.
+    # conditions on attributes of a record: name, lowest and highest value
     ranges: tuple[tuple[str, float, float], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -231,7 +230,7 @@ class Filters:
         return all(least <= getattr(record, attribute) <= most for attribute, least, most in self.ranges)
 
     def __str__(self) -> str:
-        """Return the conditions in words, with units.
+        """Return the conditions as text, with units.
 
         >>> str(Filters(min_duration_s=90, max_height=720))
         'shortest video to include: 90 s; largest picture height: 720 pixels'
