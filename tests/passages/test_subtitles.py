@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import pytest
 
+from tests.refusals import require_named
 from tests.toy import write_clip
 from untrimmed.passages.source import Media, ReadingReport, create_source
 from untrimmed.passages.subtitles import language_in
@@ -79,7 +80,7 @@ def spans(passages):
 def test_text_streams_are_read(clip, tmp_path, name, codec):
     passages, warnings = read(mux(clip, tmp_path / name, [(codec, "eng", CUES)]))
     assert spans(passages) == TEXTS
-    assert {(passage.source, passage.language) for passage in passages} == {("subtitle", "eng")}
+    assert {(passage.source, passage.language) for passage in passages} == {("subtitle", "en")}
     assert warnings == []
 
 
@@ -92,7 +93,7 @@ def test_several_streams_are_separate_tracks_and_bitmaps_are_named(clip, tmp_pat
     tracks = [("subrip", "eng", CUES), ("subrip", "ger", [(400, 900, "Hallo")])]
     tracks.append(("dvd_subtitle", "fre", [(0, 9, b"x" * 9)]))
     passages, warnings = read(mux(clip, tmp_path / "many.mkv", tracks))
-    assert [(p.language, p.text) for p in passages] == [("eng", TEXTS[0][2]), ("eng", TEXTS[1][2]), ("ger", "Hallo")]
+    assert [(p.language, p.text) for p in passages] == [("en", TEXTS[0][2]), ("en", TEXTS[1][2]), ("de", "Hallo")]
     assert len({passage.track for passage in passages}) == 2
     assert len(warnings) == 1
     assert "fre" in warnings[0]
@@ -112,6 +113,23 @@ def test_files_beside_the_video_are_found_by_name(clip, tmp_path):
     }  # fmt: skip
     assert {passage.track for passage in read(tmp_path / "film.2.mp4")[0]} == {"film.2.srt"}
     assert {passage.track for passage in read(tmp_path / "filmed.mp4")[0]} == {"filmed.SRT"}
+
+
+def test_files_in_a_folder_of_subtitles_and_with_another_case_are_found(clip, tmp_path):
+    for name in ("Film.mp4", "talk.mov"):
+        (tmp_path / name).write_bytes(clip.read_bytes())
+    (tmp_path / "Subs").mkdir()
+    files = {"film.EN.Srt": "Film.mp4", "Subs/Film.de.srt": "Film.mp4", "talk.mov.srt": "talk.mov"}
+    for number, name in enumerate(files):
+        (tmp_path / name).write_text(f"1\n00:00:01,000 --> 00:00:02,000\nfile {number}\n")
+    (tmp_path / "Film.ttml").write_text("<tt/>")
+    passages, warnings = read(tmp_path / "Film.mp4")
+    assert {(p.text, p.track, p.language) for p in passages} == {
+        ("file 0", "film.EN.Srt", "en"), ("file 1", "Film.de.srt", "de")
+    }  # fmt: skip
+    (warning,) = warnings
+    require_named(warning, "Film.ttml", ".srt")
+    assert [(p.text, p.language) for p in read(tmp_path / "talk.mov")[0]] == [("file 2", "")]
 
 
 def test_the_fingerprint_changes_with_the_files(clip, tmp_path):
@@ -151,8 +169,8 @@ def test_links_pipes_and_folders_with_names_of_subtitles_do_not_block(clip, tmp_
 
 
 def test_languages_in_names():
-    names = ["", ".en", ".eng.sdh", ".forced", ".German", ".zh-Hans.default"]
-    assert [language_in(name) for name in names] == ["", "en", "eng", "", "german", "zh-Hans"]
+    names = ["", ".en", ".eng.sdh", ".forced", ".German", ".zh-Hans.default", ".mov", ".MP4.fra"]
+    assert [language_in(name) for name in names] == ["", "en", "en", "", "de", "zh-Hans", "", "fr"]
 
 
 @pytest.mark.slow

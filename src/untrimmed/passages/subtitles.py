@@ -1,25 +1,29 @@
 """Subtitles: text streams inside a video, and subtitle files beside it (film.srt, film.en.vtt, film.pt-BR.ass).
 
 A file belongs to a video if its name is that of the video, with or without a language and words such as `forced`
-between the name and the suffix. Files are parsed in the decoding child process, because they may be hostile.
+between the name and the suffix. It may be in a folder such as `Subs` beside the video. Files are parsed in the decoding
+child process, because they may be hostile.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
 from untrimmed.errors import VideoError, shown
+from untrimmed.passages.languages import language_code
 from untrimmed.passages.passage import Passage, TextMode
 from untrimmed.passages.source import Media, PassageSource, ReadingReport, register_source
 from untrimmed.video.reader import SubtitleCue, SubtitleReader, is_video_path
 
-_VERSION = 1
+_VERSION = 2
 SUFFIXES = (".srt", ".vtt", ".ass", ".ssa")
+_UNREAD_SUFFIXES = (".dfxp", ".idx", ".sbv", ".scc", ".smi", ".stl", ".sub", ".sup", ".ttml")
+_FOLDERS = {"sub", "subs", "subtitles"}  # names of folders of subtitles, in lower case
 _CODE = re.compile(r"[a-zA-Z]{2,3}(?:[-_][a-zA-Z0-9]{2,8})*")
 _FLAGS = {"forced", "sdh", "cc", "hi", "default", "full", "signs", "dub", "commentary"}
 _MAX_FILES = 64
@@ -32,8 +36,8 @@ class Subtitles(PassageSource):
 
     mode: ClassVar[TextMode] = "said"
     _reader: SubtitleReader = field(default_factory=SubtitleReader, init=False, repr=False, compare=False)
-    # names of subtitle files in each folder by the name of their video in lower case, listed once per run
-    _folders: dict[Path, dict[str, list[str]]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    # subtitle files by the stem of their video, for each folder of videos, listed once per run
+    _folders: dict[Path, dict[str, list[Path]]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def identity(self) -> str:
@@ -54,12 +58,15 @@ class Subtitles(PassageSource):
     def read(self, media: Media, report: ReadingReport) -> Iterator[Passage]:
         """Yield the passages of all tracks, one track after another: first the streams, then the files.
 
-        A subtitle file that cannot be read is named in a warning.
+        A subtitle file that cannot be read, or has an unknown format, is named in a warning.
         """
         reader = self._reader if media.decoder is None else SubtitleReader(media.decoder)
         if media.path.is_file():
             yield from self._read_streams(reader, media, report)
         for path in self.files(media.path):
+            if path.suffix.lower() in _UNREAD_SUFFIXES:
+                report.warn(f"{shown(path)}: subtitles in this format are not read; convert the file to .srt")
+                continue
             language = language_in(path.stem[len(media.path.stem) :])
             try:
                 for cue in reader.read_file(path, language, report.progress):
@@ -80,7 +87,7 @@ class Subtitles(PassageSource):
             report.warn(fault)
         for stream, cues in sorted(by_stream.items()):
             for cue in sorted(cues, key=lambda cue: (cue.start_s, cue.end_s)):
-                yield self._passage(cue, reader.languages.get(stream, ""), f"stream {stream}")
+                yield self._passage(cue, language_code(reader.languages.get(stream, "")), f"stream {stream}")
 
     def _passage(self, cue: SubtitleCue, language: str, track: str) -> Passage:
         return Passage(cue.text, cue.start_s, cue.end_s, self.name, language, track=track)
@@ -90,43 +97,58 @@ class Subtitles(PassageSource):
         self._reader.close()
 
     def files(self, video: Path) -> list[Path]:
-        """Return the subtitle files of a video, sorted by name."""
+        """Return the subtitle files of a video, sorted by name, also those in formats that are not read."""
         if video.parent not in self._folders:
             self._folders[video.parent] = _subtitle_files(video.parent)
-        return [video.parent / name for name in self._folders[video.parent].get(video.stem, [])][:_MAX_FILES]
+        return self._folders[video.parent].get(video.stem, [])[:_MAX_FILES]
 
 
-def _subtitle_files(folder: Path) -> dict[str, list[str]]:
-    """Return the names of the subtitle files of a folder, by the stem of the videos to which they belong."""
+def _names(folder: Path) -> list[str]:
+    """Return the sorted names in a folder, without hidden files; none if it cannot be read."""
     try:
-        names = sorted(entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
+        return sorted(entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
     except OSError:
-        return {}
-    stems = {Path(name).stem for name in names if is_video_path(name) or Path(folder, name).is_dir()}
-    files: dict[str, list[str]] = {}
+        return []
+
+
+def _subtitle_files(folder: Path) -> dict[str, list[Path]]:
+    """Return the subtitle files of the videos in a folder, by the stem of the video.
+
+    If no video has exactly the name of a file, the case of letters is ignored.
+    """
+    names = _names(folder)
+    stems: dict[str, set[str]] = {}  # without the case of letters -> stems of videos
     for name in names:
-        path = Path(name)
-        if path.suffix.lower() not in SUFFIXES:
-            continue
-        stem = path.stem
-        while stem and stem not in stems and is_video_path(stem):  # film.mp4.srt
-            stem = Path(stem).stem
-        while stem and stem not in stems:
-            shorter, dot, last = stem.rpartition(".")
-            if not dot or not (_CODE.fullmatch(last) or last.lower() in _FLAGS or last.isalpha()):
-                break
-            stem = shorter
-        if stem in stems:
-            files.setdefault(stem, []).append(name)
+        if is_video_path(name) or Path(folder, name).is_dir():
+            stems.setdefault(Path(name).stem.casefold(), set()).add(Path(name).stem)
+    paths = [folder / name for name in names]
+    paths += [Path(folder, sub, name) for sub in names if sub.lower() in _FOLDERS for name in _names(folder / sub)]
+    files: dict[str, list[Path]] = {}
+    for path in paths:
+        if path.suffix.lower() in (*SUFFIXES, *_UNREAD_SUFFIXES):
+            for stem in _stems_of_videos(path.stem, stems):
+                files.setdefault(stem, []).append(path)
     return files
+
+
+def _stems_of_videos(stem: str, stems: Mapping[str, Collection[str]]) -> Collection[str]:
+    """Return the stems of the videos to which a subtitle file with this stem belongs."""
+    while stem:
+        if videos := stems.get(stem.casefold()):
+            return [stem] if stem in videos else videos
+        shorter, dot, last = stem.rpartition(".")
+        if not dot or not (is_video_path(stem) or _CODE.fullmatch(last) or last.lower() in _FLAGS or last.isalpha()):
+            break
+        stem = shorter
+    return []
 
 
 def language_in(name: str) -> str:
     """Return the language code in the part of a file name between video name and suffix, or an empty text.
 
-    >>> language_in(".pt-BR.forced"), language_in("")
-    ('pt-BR', '')
+    >>> language_in(".pt-BR.forced"), language_in(".mov.English"), language_in("")
+    ('pt-BR', 'en', '')
     """
-    parts = [part for part in name.split(".") if part]
-    codes = (part for part in parts if _CODE.fullmatch(part) and part.lower() not in _FLAGS)
-    return next(codes, next((part.lower() for part in parts if part.isalpha() and part.lower() not in _FLAGS), ""))
+    parts = [part for part in name.split(".") if part.lower() not in _FLAGS and not is_video_path(f"film.{part}")]
+    codes = (part for part in parts if _CODE.fullmatch(part))
+    return language_code(next(codes, next((part.lower() for part in parts if part.isalpha()), "")))

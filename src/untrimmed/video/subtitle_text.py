@@ -31,22 +31,21 @@ _BOMS = (
 )
 # Legacy encodings of subtitles, by the language in the file name. Detection tries them first.
 _ENCODINGS = {
-    ("ru", "rus", "uk", "ukr", "bg", "bul", "be", "mk", "russian"): ("cp1251", "koi8_r"),
-    ("pl", "pol", "cs", "cze", "ces", "sk", "hu", "hun", "hr", "sl", "ro", "rum"): ("cp1250", "iso8859_2"),
-    ("el", "gre", "ell", "greek"): ("cp1253", "iso8859_7"),
-    ("tr", "tur", "turkish"): ("cp1254",),
-    ("he", "heb"): ("cp1255",),
-    ("ar", "ara", "fa", "per"): ("cp1256",),
+    ("ru", "uk", "bg", "be", "mk"): ("cp1251", "koi8_r"),
+    ("pl", "cs", "sk", "hu", "hr", "sl", "ro"): ("cp1250", "iso8859_2"),
+    ("el",): ("cp1253", "iso8859_7"),
+    ("tr",): ("cp1254",),
+    ("he",): ("cp1255",),
+    ("ar", "fa"): ("cp1256",),
     ("lt", "lv", "et"): ("cp1257",),
-    ("vi", "vie"): ("cp1258",),
-    ("th", "tha"): ("cp874",),
-    ("zh", "chi", "zho", "chs", "chinese"): ("gb18030", "big5"),
+    ("vi",): ("cp1258",),
+    ("th",): ("cp874",),
+    ("zh", "chs"): ("gb18030", "big5"),
     ("cht", "zh-tw", "zh-hk"): ("big5", "gb18030"),
-    ("ja", "jpn", "japanese"): ("cp932", "euc_jp"),
-    ("ko", "kor", "korean"): ("cp949",),
-    ("en", "eng", "de", "ger", "deu", "fr", "fre", "fra", "es", "spa", "it", "ita", "pt", "por", "nl", "sv", "da", "no",
-     "fi"): ("cp1252",),
-}  # fmt: skip
+    ("ja",): ("cp932", "euc_jp"),
+    ("ko",): ("cp949",),
+    ("en", "de", "fr", "es", "it", "pt", "nl", "sv", "da", "no", "fi"): ("cp1252",),
+}
 _LIKELY = [
     *("cp1252", "cp1251", "cp1250", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp874"),
     *("koi8_r", "gb18030", "big5", "cp932", "euc_jp", "cp949"),
