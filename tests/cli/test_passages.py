@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from tests.refusals import require_named
+
 SRT = "1\n00:00:00,500 --> 00:00:01,500\nWe made <i>budget</i>\n\n2\n00:00:01,600 --> 00:00:02,999\ncuts today.\n"
 
 
@@ -45,6 +47,41 @@ def test_transcripts_have_the_times_of_the_file(run, with_subtitles):
     assert run("transcript", "flag", "--source", "screen")[0] == 1
     assert run("transcript", "flag", "--format", "pdf")[0] == 2
     assert run("transcript", "absent.mp4")[0] == 2
+
+
+def test_a_transcript_that_is_missing_says_why(run, with_subtitles):
+    code, _, err = run("transcript", "flag", "--source", "subtitels")
+    assert code == 2
+    require_named(err.strip(), "subtitels", "subtitle", "speech", "screen")
+    code, _, err = run("transcript", "flag", "--source", "screen")
+    assert code == 1
+    require_named(err.strip(), "screen", "--screen-text")
+    assert "--subtitles" not in err
+    code, _, err = run("transcript", "flag", "--language", "fr")
+    assert code == 1
+    assert err.strip().endswith(" en")
+    code, _, err = run("transcript", "sea [1].mp4")
+    assert code == 1
+    require_named(err.strip(), "--speech", "--subtitles", "--screen-text")
+    assert "cuts today." in run("transcript", "flag", "--language", "eng")[1]
+
+
+def test_equal_passages_of_two_tracks_are_printed_once(run, with_subtitles):
+    (with_subtitles / "flag.eng.srt").write_text(SRT)
+    run("index", with_subtitles)
+    assert run("transcript", "flag")[1].count("cuts today.") == 1
+
+
+def test_a_long_passage_is_printed_around_the_matching_words(run, videos):
+    words = " ".join(f"word{number}" for number in range(32))
+    (videos / "flag.srt").write_text(f"1\n00:00:00,500 --> 00:00:01,500\n{words} budget cuts today\n")
+    run("index", videos)
+    line = next(line for line in run("search", "budget", "--said", "-k", "1")[1].splitlines() if "subtitle" in line)
+    assert "budget cuts today" in line
+    assert "…word" in line
+    line = next(line for line in run("search", "word1", "--said", "-k", "1")[1].splitlines() if "subtitle" in line)
+    assert ": word0 word1 " in line
+    assert line.endswith("…")
 
 
 def test_passages_are_listed_and_added_without_paths(run, videos):

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 _ROUNDED_S = 0.1  # a printed time may be this many seconds after the end of the video, because it is rounded
 _LIKELY = 0.5
 _TEXT_CHARACTERS = 160  # longest passage that is printed whole
+_CHARACTERS_BEFORE = 40  # characters that are printed before the first matching word of a longer passage
 # largest number of characters of a video's name in the file name of a frame: at most 200 of the 255 bytes of a name
 _NAME_CHARACTERS = 50
 
@@ -225,8 +226,18 @@ def _reason(evidence: Evidence) -> str:
     """Return a line that shows the passage of a moment, or an empty text if the moment has no passage."""
     if not evidence.text:
         return ""
-    text = evidence.text if len(evidence.text) <= _TEXT_CHARACTERS else f"{evidence.text[:_TEXT_CHARACTERS]}…"
-    return f"{evidence.mode} at {clock(evidence.start_s)} ({evidence.source}): {shown(Path(text))}"
+    return f"{evidence.mode} at {clock(evidence.start_s)} ({evidence.source}): {shown(Path(_excerpt(evidence)))}"
+
+
+def _excerpt(evidence: Evidence) -> str:
+    """Return the part of a passage with the first matching words."""
+    text = evidence.text
+    start = 0
+    if evidence.words and evidence.words[-1].end > _TEXT_CHARACTERS:
+        start = max(0, min(evidence.words[0].start - _CHARACTERS_BEFORE, len(text) - _TEXT_CHARACTERS))
+        start = text.find(" ", start, evidence.words[0].start) + 1 or start
+    stop = start + _TEXT_CHARACTERS
+    return f"{'…' if start else ''}{text[start:stop]}{'…' if stop < len(text) else ''}"
 
 
 def _span(moment: Moment) -> str:

@@ -9,12 +9,13 @@ import typer
 
 from untrimmed.cli.console import NOTHING_FOUND, clock, progress_console, result_console
 from untrimmed.cli.options import LibraryOption
-from untrimmed.errors import ConfigError
+from untrimmed.errors import ConfigError, UnknownNameError
 
 if TYPE_CHECKING:
     from untrimmed.passages.passage import Passage
 
 _FORMATS = ("text", "srt", "vtt", "json")
+_OPTIONS = {"subtitle": "--subtitles", "speech": "--speech", "screen": "--screen-text"}  # of `untrimmed index`
 
 
 def transcript(
@@ -35,18 +36,31 @@ def transcript(
     Exit code 1: the library has no text of this video.
     """
     import untrimmed
+    from untrimmed.passages.languages import is_language
+    from untrimmed.passages.source import list_sources
 
     if form not in _FORMATS:
         raise ConfigError(f"--format is {form!r}, expected one of {', '.join(_FORMATS)}")
-    passages = [
-        passage
-        for passage in untrimmed.open(library).transcript(video)
-        if source in (None, passage.source) and language in (None, passage.language)
-    ]
+    stored = untrimmed.open(library).transcript(video)
+    known = {*list_sources(), *(passage.source for passage in stored)}
+    if source is not None and source not in known:
+        raise UnknownNameError.among("source of passages", source, sorted(known))
+    of_source = [passage for passage in stored if source in (None, passage.source)]
+    passages = [passage for passage in of_source if language is None or is_language(passage.language, language)]
     if not passages and form != "json":
-        progress_console.print("no text of this video; add some with: untrimmed index --subtitles FILE")
+        progress_console.print(_missing(of_source, source))
         raise typer.Exit(NOTHING_FOUND)
     result_console.print(_render(passages, form), markup=False, end="" if form != "text" else "\n", soft_wrap=True)
+
+
+def _missing(of_source: list[Passage], source: str | None) -> str:
+    """Return why there is no text, and what to do. `of_source` has the passages of the source in other languages."""
+    if of_source:
+        languages = ", ".join(sorted({passage.language or "unknown" for passage in of_source}))
+        return f"no text in this language; this video has text in: {languages}"
+    options = " or ".join(_OPTIONS.values()) if source is None else _OPTIONS.get(source, "")
+    of = "" if source is None else f" of the source {source!r}"
+    return f"the library has no text{of} of this video; to read it: untrimmed index {options} FILE".replace("  ", " ")
 
 
 def _render(passages: list[Passage], form: str) -> str:

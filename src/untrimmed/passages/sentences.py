@@ -6,6 +6,7 @@ a phrase may continue in the next subtitle, and because the vector of half a sen
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -37,12 +38,18 @@ class Sentence:
 
     @property
     def passages(self) -> list[Passage]:
-        """The passages that the sentence was joined from, without their words."""
+        """The passages that the sentence was joined from."""
         passages = []
         start = 0
-        for part in self.parts:
+        words = list(self.passage.words)
+        for number, part in enumerate(self.parts, start=1):
             text = self.passage.text[start : start + part.length]
-            passages.append(replace(self.passage, text=text, start_s=part.start_s, end_s=part.end_s, words=()))
+            after_s = self.parts[number].start_s if number < len(self.parts) else math.inf
+            count = sum(word.start_s < after_s for word in words)
+            passages.append(
+                replace(self.passage, text=text, start_s=part.start_s, end_s=part.end_s, words=tuple(words[:count]))
+            )
+            del words[:count]
             start += part.length + 1
         return passages
 

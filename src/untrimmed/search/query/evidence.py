@@ -47,7 +47,7 @@ class ScoredPassage:
         """The passage as a reason for a hit, with its matching words."""
         passage = self.match.sentence.passage
         words = tuple(
-            MatchedWord(word.start, word.end, *self._times(word.start, word.end))
+            MatchedWord(word.start, word.end, *self._span(word.start, word.end))
             for word in self.query.matches(passage.text)
         )
         return Evidence(

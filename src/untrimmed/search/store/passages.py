@@ -101,19 +101,25 @@ class PassageTable(LanceTable):
         return map(self._match, self._rows(video_ids, _WITHOUT_VECTOR))
 
     def transcript(self, record: VideoRecord) -> list[tuple[TextMode, Passage]]:
-        """Return the passages of a video as its sources read them, each with its mode, in time order."""
+        """Return the passages of a video as its sources read them, each with its mode, in time order.
+
+        Equal passages of several tracks are returned once.
+        """
         modes = {
             reading.reading_id: reading.mode
             for reading in self.readings()
             if reading.content_hash == record.content_hash
         }
-        passages = [
-            (modes[match.reading_id], passage)
+        passages = {
+            (passage.start_s, passage.end_s, passage.source, passage.language, passage.text): (
+                modes[match.reading_id],
+                passage,
+            )
             for match in self.read([record.video_id])
             if match.reading_id in modes
             for passage in match.sentence.passages
-        ]
-        return sorted(passages, key=lambda entry: (entry[1].start_s, entry[1].end_s))
+        }
+        return sorted(passages.values(), key=lambda entry: (entry[1].start_s, entry[1].end_s))
 
     def vectors(self, video_ids: Sequence[str], mode: TextMode) -> Iterator[tuple[str, str, int, float, bytes]]:
         """Yield video, reading, number, start and vector (float16) of all passages with vectors, by video and time."""
