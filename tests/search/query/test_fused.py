@@ -1,6 +1,7 @@
 """Pictures and passages become one ranking, and each hit says why it matches."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.toy import COLOURS, ToyEncoder, write_clip
 from untrimmed import Query
 from untrimmed.errors import ConfigError
 from untrimmed.passages.words import TextQuery, words_strength
+from untrimmed.search.query import answer
 from untrimmed.search.query.fusion import FusionCandidate, FusionSettings, fuse
 from untrimmed.search.query.hits import Hits
 from untrimmed.types import Reading, TextFeatures
@@ -85,6 +87,7 @@ def test_words_that_are_said_find_the_sentence_and_name_the_matching_words(lib):
     assert (why.mode, why.text, why.source, why.language) == ("said", "We made budget cuts today.", "subtitle", "en")
     assert [why.text[word.start : word.end] for word in why.words] == ["budget", "cuts"]
     assert (why.start_s, why.end_s) == (0.5, 3.0)
+    assert [(word.start_s, word.end_s) for word in why.words] == [(0.5, 1.5), (1.6, 3.0)], "the times of the cues"
     assert moment.start_s <= 0.5
     assert 3.0 <= moment.end_s <= 3.5
 
@@ -255,3 +258,20 @@ def test_a_list_of_moments_has_the_best_of_all_videos(talks):
     best = library.search(query, moments=3, limit=3)
     assert [hit.video.stem for hit in best[:2]] == ["a", "b"]
     assert len(library.search(Query("tax", modes=("said",)), moments=10)[0].moments) == 10
+
+
+@pytest.mark.parametrize(("confidence", "first"), [(None, "talk"), (0.69, "talk"), (0.71, "sun")])
+def test_a_spoken_word_does_not_outrank_a_picture_that_certainly_shows_it(tmp_path, monkeypatch, confidence, first):
+    use_encoder(monkeypatch, ColourEncoder())
+    write_clip(tmp_path / "sun.mp4", ["yellow", "red"])
+    write_clip(tmp_path / "talk.mp4", ["blue"])
+    (tmp_path / "talk.srt").write_text(
+        "1\n00:00:00,200 --> 00:00:01,500\nThe yellow cab had a red, a green and a white door.\n"
+    )
+    library = untrimmed.open(tmp_path / "library")
+    library.index(tmp_path)
+    measured = None if confidence is None else SimpleNamespace(of=lambda score: confidence)
+    monkeypatch.setattr(answer, "_confidence", lambda *_: measured)
+    assert names(library.search("yellow", limit=1)) == [first]
+    assert names(library.search(Query("yellow", said="cab"), limit=1)) == ["talk"]
+    assert names(library.search("yellow cab", limit=1)) == ["talk"], "all words are said"

@@ -149,7 +149,7 @@ def answer(
         from untrimmed.search.query.fused import FusedQuery  # an import that most libraries do not need
 
         parts = _text_parts(query, encoded, encoder, is_required=prepared is None)
-        fused = FusedQuery.of(view, passages, parts, prepared, cutoff, among, fusion)
+        fused = FusedQuery.of(view, passages, parts, prepared, cutoff, among, fusion, confidence)
         if fused.has_passages:
             hits = fused.hits(cutoff, among, query.group_by, query.fold, callback)
             return Hits(map(with_confidence, hits), [*hits.warnings, *warnings], partial=hits.partial)

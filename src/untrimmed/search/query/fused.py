@@ -17,6 +17,7 @@ from untrimmed.errors import UntrimmedError
 from untrimmed.search.corpora.corpus import PreparedQuery
 from untrimmed.search.corpora.engine import View
 from untrimmed.search.corpora.passages import PassagesView
+from untrimmed.search.query.confidence import Confidence
 from untrimmed.search.query.evidence import PASSAGES_OF_VIDEO, PassagesByVideo, ScoredPassage, TextPart, find_passages
 from untrimmed.search.query.find import coarse_curve, fold_hits, in_time_order
 from untrimmed.search.query.fusion import FusionCandidate, FusionSettings, fuse, raised
@@ -45,6 +46,7 @@ class FusedQuery:
     matches: Sequence[PassagesByVideo]  # matching passages for each part of the query
     prepared: PreparedQuery | None
     settings: FusionSettings
+    confidence: Confidence | None = None  # of scores of frames, if it was measured
 
     @classmethod
     def of(
@@ -56,6 +58,7 @@ class FusedQuery:
         cutoff: Cutoff,
         among: Collection[str] | None,
         settings: FusionSettings,
+        confidence: Confidence | None = None,
     ) -> FusedQuery:
         """Return the query with the passages that match each of its parts."""
         matches = []
@@ -66,7 +69,7 @@ class FusedQuery:
             part_settings = replace(settings, least_strength=least)
             limit = 2 * cutoff.limit
             matches.append(find_passages(passages, part, limit, among, part_settings, per_video=per_video))
-        return cls(view, parts, matches, prepared, settings)
+        return cls(view, parts, matches, prepared, settings, confidence)
 
     @property
     def has_passages(self) -> bool:
@@ -87,7 +90,7 @@ class FusedQuery:
         for by_video in required:
             candidates &= by_video.keys()
         has_match = bool(candidates)
-        deviation, min_relevance = self._frame_statistics()
+        deviation, min_relevance, is_shown = self._frame_statistics()
         seen: dict[str, float] = {}
         if self.prepared is not None:
             if not required:
@@ -97,9 +100,10 @@ class FusedQuery:
                 ranked = self.prepared.rank(limit=len(missing), among=missing)
                 seen.update((video.video_id, video.score) for video in ranked)
             candidates &= seen.keys()  # videos of shards that do not answer are left out
+        is_picture = is_shown and not required
         videos: dict[str, _VideoWithPassages] = {}
         for video_id in candidates:
-            video = self._if_answered(partial(self._video, video_id, seen, deviation, min_relevance))
+            video = self._if_answered(partial(self._video, video_id, seen, deviation, min_relevance, is_picture))
             if video is not None:
                 videos[video_id] = video
         plain = [FusionCandidate(video_id, score) for video_id, score in seen.items() if video_id not in videos]
@@ -155,13 +159,14 @@ class FusedQuery:
                 raise
             return None
 
-    def _frame_statistics(self) -> tuple[float, float]:
+    def _frame_statistics(self) -> tuple[float, float, bool]:
         """Return the standard deviation of the relevance of frames, and the relevance that agreement requires.
 
-        Frames with at least this relevance agree with a passage, see `FusionSettings.agreement`.
+        Frames with at least this relevance agree with a passage, see `FusionSettings.agreement`. Also return whether
+        the best frame certainly shows the sentence, see `FusionSettings.sure`.
         """
         if self.prepared is None:
-            return 1.0, math.inf
+            return 1.0, math.inf, False
         # ids are random, so the smallest ids are a random sample
         sample = heapq.nsmallest(_SAMPLE_SIZE, (record.video_id for record in self.view.records))
         ranked = self.prepared.rank(limit=1)
@@ -169,12 +174,16 @@ class FusedQuery:
         values = np.concatenate([curve[1] for curve in curves if curve is not None] or [np.zeros(1)])
         mean, deviation = float(values.mean()), max(float(values.std()), 1e-6)
         best = max((video.score for video in ranked), default=mean)
-        return deviation, max(mean + self.settings.agreement * deviation, (mean + best) / 2)
+        is_shown = self.confidence is not None and self.confidence.of(best) >= self.settings.sure
+        return deviation, max(mean + self.settings.agreement * deviation, (mean + best) / 2), is_shown
 
     def _video(
-        self, video_id: str, seen: dict[str, float], deviation: float, min_relevance: float
+        self, video_id: str, seen: dict[str, float], deviation: float, min_relevance: float, is_picture: bool
     ) -> _VideoWithPassages:
-        """Return a video with one moment for each of its matching passages, best first."""
+        """Return a video with one moment for each of its matching passages, best first.
+
+        If the query is probably about a picture (`is_picture`), weak passages count less, see `FusionSettings.sure`.
+        """
         curve = None if self.prepared is None else self.prepared.relevance(video_id)
         shift = 0.0 if curve is None else seen[video_id] - float(curve[1].max())
         spans = [] if self.prepared is None else self.prepared.moments(video_id, limit=5, min_s=0.0)
@@ -207,6 +216,8 @@ class FusedQuery:
                             start_s = min(max(start_s, span.start_s), words[0][0])
                             end_s = max(min(end_s, span.end_s), words[-1][1])
                             break
+                elif is_picture and strength < self.settings.full_strength:
+                    strength *= self.settings.factor_if_sure
             end_s = min(end_s, duration_s)
             start_s, peak_s = min(start_s, end_s), min(peak_s, end_s)
             score = strength if relevance is None else raised(relevance, strength, deviation, self.settings)

@@ -18,6 +18,12 @@ class FusionSettings:
     least_strength: float = 0.35
     # A passage of strength 1 raises the score by this many standard deviations of the relevance of frames.
     weight: float = 10.0
+    # If the best frame of the library shows the sentence with at least this confidence, the sentence is probably about
+    # a picture. Strengths below `full_strength` are then multiplied by this factor, unless the frames at the passage
+    # agree with it.
+    sure: float = 0.7
+    factor_if_sure: float = 0.2
+    full_strength: float = 0.75
     # Frames agree with a passage if their relevance is this many standard deviations above the mean, and at least half
     # way between the mean and the best frame of the library. Then the moment is the part of the passage with these
     # frames.
