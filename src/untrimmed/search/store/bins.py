@@ -1,10 +1,10 @@
 """Bins: named, ordered lists of moments that users keep in a library.
 
-The folder `bins` of the library has one JSON file per bin, with a checksum. A change must state the version of the bin
-that it replaces, so two users never overwrite each other's changes unnoticed.
+The folder `bins` of the library has one JSON file per bin, with a checksum. A change must name the version of the bin
+that it replaces, so that two users do not overwrite each other's changes.
 
-A moment keeps the path of its video. So it can still be shown after the video was removed from the library, and it is
-linked to the video again when the file is indexed again.
+A moment contains the path of its video. So it can be shown after the video was removed from the library, and it belongs
+to the video again when the file is indexed again.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from untrimmed.search.store.records import Records, VideoRecord, checksum
 FOLDER = "bins"
 MAX_BINS = 200
 MAX_MOMENTS = 500
-MAX_NAME = 100  # characters
+MAX_NAME = 100  # largest number of characters
 _ID = re.compile(r"[0-9a-f]{16}")
 _FORMAT = 1
-_LOCK_S = 10.0  # longest wait for another writer, which holds the lock for milliseconds
+_LOCK_S = 10.0  # longest wait for the lock, which a writer usually holds for milliseconds
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class BinMoment:
     sentence: str = ""  # the query that found the moment
 
     def record(self, records: Records) -> VideoRecord | None:
-        """Return the record of the moment's video, found by its id or its path, or None if the library lacks it."""
+        """Return the record of the video, found by its id or else its path, or None if it is not in the library."""
         try:
             return records.of(self.video_id)
         except KeyError:
@@ -62,7 +62,7 @@ class Bin:
 
     @property
     def version(self) -> str:
-        """A hash of name and moments."""
+        """A hash of the name and the moments."""
         return checksum({"name": self.name, "moments": [asdict(moment) for moment in self.moments]})
 
     @property
@@ -72,7 +72,7 @@ class Bin:
 
 
 class Bins:
-    """The bins of a library. Safe for several threads and processes.
+    """The bins of a library. Several threads and processes may use them.
 
     All methods that write raise an UntrimmedError if the folder cannot be written.
     """
@@ -81,7 +81,7 @@ class Bins:
         self.folder = library / FOLDER
 
     def all(self) -> list[Bin]:
-        """Return all bins sorted by name, without bins whose files are damaged."""
+        """Return all bins sorted by name, except those whose files are damaged."""
         bins = []
         for bin_id in self._ids():
             with contextlib.suppress(UntrimmedError):  # the file is damaged or has just been removed
@@ -161,11 +161,9 @@ class Bins:
             self._file(bin_id).unlink()
 
     def add_copies(self, bins: Iterable[Bin], new_moment: Callable[[BinMoment], BinMoment]) -> None:
-        """Add bins of another library, except bins whose ids this library already has.
+        """Add bins of another library, except those whose ids this library already has.
 
-        `new_moment` converts each moment.
-
-        If a name is taken, a number is appended.
+        `new_moment` converts each moment. If a name is already used, a number is appended.
         """
         with self._locked():
             known = {bin.bin_id: bin.name for bin in self.all()}

@@ -1,7 +1,7 @@
-"""Libraries on object storage. The table and the settings are in a bucket, everything else is on this machine.
+"""Support libraries on object storage. Tables and settings are in a bucket; everything else is on this machine.
 
-Each library has a local folder in the user's cache folder, with the lock, the copy of the records, the cached blocks
-and a file with the library's address. Credentials and endpoint come from the usual AWS environment variables.
+Each library has a local folder in the user's cache folder. It contains the lock, the copy of the records, the cached
+blocks and a file with the library's address. Credentials and endpoint come from the usual AWS environment variables.
 """
 
 from __future__ import annotations
@@ -41,9 +41,11 @@ def is_address(text: str) -> bool:
 
 
 def local_folder(address: str) -> Path:
-    """Return the local folder of a library on object storage, creating it if necessary.
+    """Return the local folder of a library on object storage. It is created if it does not exist.
 
-    Raises: ConfigError for an address without bucket or name; UntrimmedError if the folder cannot be created.
+    Raises:
+        ConfigError: The address has no bucket or no name.
+        UntrimmedError: The folder cannot be created.
     """
     bucket, _, name = _SCHEME.sub("", address).strip("/").partition("/")
     if not bucket or not name:
@@ -62,7 +64,7 @@ def local_folder(address: str) -> Path:
 
 
 def address_of(folder: Path) -> str | None:
-    """Return the address of the library with this local folder; None if the library is not on object storage."""
+    """Return the address of the library with this local folder, or None if the library is not on object storage."""
     try:
         return (folder / _ADDRESS).read_text(encoding="utf-8")
     except OSError:
@@ -70,7 +72,7 @@ def address_of(folder: Path) -> str | None:
 
 
 def name_of(folder: Path) -> str:
-    """Return the name of a library for messages."""
+    """Return the name of a library for messages: its address or its folder."""
     return address_of(folder) or shown(folder)
 
 
@@ -84,7 +86,7 @@ def options() -> dict[str, str]:
 
 
 def fetch(address: str, name: str, to: Path) -> None:
-    """Download a file of the library to a local path; if the bucket does not have it, remove the local file."""
+    """Download a file of the library to a local path. If it is not in the bucket, delete the local file."""
     with _session(address) as session:
         if session.contains(name):
             temporary = to.with_name(f".{to.name}.{os.getpid()}")
@@ -102,23 +104,20 @@ def send(address: str, name: str, file: Path) -> None:
 
 
 def names(address: str, below: str) -> list[str]:
-    """Return the file names (without folders) of all files below a folder of the library."""
+    """Return the names of all files in a folder of the library and its subfolders, without the folders."""
     with _session(address) as session:
         return [name.rpartition("/")[2] for name in session.list(below)]
 
 
 def reason(error: BaseException) -> str:
-    """Return one line of advice for an error of the object storage.
-
-    For an unknown error, it contains the error's message.
-    """
+    """Return one line of advice for an error of the object storage. For an unknown error, it is the error's message."""
     advice = next((advice for word, advice in _ADVICE.items() if word in str(error)), None)
     return advice or f"{one_line(error)[:160]}; check the network and AWS_ENDPOINT_URL"
 
 
 @contextlib.contextmanager
 def _session(address: str) -> Iterator[LanceFileSession]:
-    """Open a library in a bucket; errors become UntrimmedErrors."""
+    """Open a library in a bucket for a `with` block. All errors become UntrimmedErrors."""
     from lance.file import LanceFileSession
 
     from untrimmed.search.store.lance import lance  # noqa: F401  # makes the next import faster

@@ -1,7 +1,7 @@
 """Import `lance` fast, create tables, and handle conflicts between writers. Other modules import `lance` from here.
 
-Importing pyarrow also imports pandas if it is installed. The library does not need pandas, so this module hides it
-during the import, which halves the import time. Later, pyarrow can import pandas if necessary.
+Importing pyarrow also imports pandas if it is installed. We do not need pandas, so this module hides it during the
+import, which halves the import time. Later, pyarrow can import pandas if necessary.
 """
 
 import contextlib
@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 
-os.environ.setdefault("LANCE_LOG", "error")  # notices of Lance would appear between lines that we print
+os.environ.setdefault("LANCE_LOG", "error")  # notices of Lance would appear between the lines that we print
 
 
 class _HiddenPandas:
@@ -20,7 +20,7 @@ class _HiddenPandas:
         self._thread = threading.get_ident()
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        """Refuse to find pandas; the next finder looks for other modules."""
+        """Raise ModuleNotFoundError for pandas. For other modules, return None, so that the next finder is used."""
         if name == "pandas" and threading.get_ident() == self._thread:
             raise ModuleNotFoundError(name)
 
@@ -43,16 +43,16 @@ _CONFLICTS = ("conflict", "Incompatible transaction")
 
 
 def create_table(rows: pa.Table, uri: str, options: dict[str, str] | None) -> lance.LanceDataset:
-    """Create a table of these rows. If another machine has already created the table, add the rows to it."""
+    """Return a new table of these rows. If another machine has just created the table, the rows are added to it."""
     return commit_first(rows.schema, write_fragments(rows, uri, storage_options=options), uri, options)
 
 
 def commit_first(
     schema: pa.Schema, fragments: list[lance.FragmentMetadata], uri: str, options: dict[str, str] | None
 ) -> lance.LanceDataset:
-    """Create a table of files that `write_fragments` wrote, see `create_table`.
+    """Return a new table of files that `write_fragments` wrote, see `create_table`.
 
-    `lance.write_dataset` is not used: after a conflict it would replace the table of the other machine.
+    `lance.write_dataset` is not used, because after a conflict it would replace the table of the other machine.
     """
     first = lance.LanceOperation.Overwrite(schema, fragments)
     try:
@@ -68,7 +68,10 @@ def commit_first(
 
 @contextlib.contextmanager
 def ignored_conflicts() -> Iterator[None]:
-    """Ignore conflicts with other machines in a `with` block whose work can be done later."""
+    """Ignore conflicts with other machines in a `with` block.
+
+    The block's work must be unnecessary or possible later.
+    """
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""An embedded, versioned table (Lance) in a library: open it, read one version, commit, and compact.
+"""The base class of a library's tables, which are embedded and versioned (Lance): open, read, commit and compact.
 
 Every change is one atomic commit, so after a process is killed the table is at its last commit. Readers read one
 version at a time and never wait.
@@ -22,9 +22,9 @@ from untrimmed.search.store.records import OTHER_VERSION, RESTORE, VERSIONS, new
 if TYPE_CHECKING:
     from untrimmed.search.store.lance import lance
 
-# each commit adds a fragment (a file of rows) and lists all fragments, so fragments are merged regularly
+# Each commit adds a fragment (a file of rows) and lists all fragments. So fragments are merged after this many commits.
 _COMMITS_BETWEEN_COMPACTIONS = 500
-_KEEP_VERSIONS = timedelta(hours=1)  # readers may use an old version for this long
+_KEEP_VERSIONS = timedelta(hours=1)  # old versions are kept for this time, because readers may use them
 
 _ADVICE = {
     "opened": RESTORE,
@@ -34,10 +34,10 @@ _ADVICE = {
 
 
 class LanceTable:
-    """A table of a library. All writing processes hold the library's lock (`VideoIndex`)."""
+    """A table of a library. A process that writes must hold the library's lock (`VideoIndex`)."""
 
     columns: ClassVar[tuple[Sequence[str], ...]]  # the names of the columns, also in older versions
-    rows_per_fragment: ClassVar[int]  # also limits the rows that one merge writes again
+    rows_per_fragment: ClassVar[int]  # largest size of a fragment, which also limits the rows that a merge rewrites
 
     def __init__(self, folder: Path, name: str, *, follow: bool = True, version: int | None = None):
         """Open the table NAME of a library, which may not exist yet.
@@ -65,7 +65,7 @@ class LanceTable:
 
     @property
     def commit(self) -> list[Any] | None:
-        """The last commit of this table, see `newest_commit`; None before the first commit."""
+        """The last commit of this table (see `newest_commit`), or None before the first commit."""
         return newest_commit(self.folder, self._table_name)
 
     @property
@@ -73,7 +73,7 @@ class LanceTable:
         return self.folder / self._table_name / VERSIONS
 
     def version(self) -> int:
-        """Return the number of the table's version, which increases with each commit; 0 before the first."""
+        """Return the number of the table's version. It increases with each commit, and is 0 before the first."""
         return 0 if (table := self._open_table()) is None else table.version
 
     def __len__(self) -> int:
@@ -82,9 +82,9 @@ class LanceTable:
             return table.count_rows() if table is not None else 0
 
     def set_aside_damaged_commits(self) -> list[Path]:
-        """Go back to the newest commit that can be read, and return the renamed files of later commits.
+        """Go back to the newest commit that can be read. Return the renamed files of later commits.
 
-        The list is empty if the last commit can be read, or if no commit can be read. Only for a library in a folder.
+        The list is empty if the last commit can be read, or if no commit can. Only for a library in a folder.
         """
         from untrimmed.search.store.lance import lance
 
@@ -110,7 +110,10 @@ class LanceTable:
 
     @contextlib.contextmanager
     def _guarded(self, action: str) -> Iterator[None]:
-        """Raise errors of the disk and of Lance as UntrimmedErrors. After an error, the table is at its last commit."""
+        """Convert errors of the disk and of Lance to UntrimmedErrors.
+
+        After an error, the table is at its last commit.
+        """
         is_reading = action in ("opened", "read")
         try:
             with without_panic_messages() if is_reading else contextlib.nullcontext():
@@ -118,12 +121,12 @@ class LanceTable:
         except UntrimmedError:
             raise
         except BaseException as error:
-            # Lance raises these exceptions (Arrow's errors are ValueErrors), and a PanicException for its own bugs.
+            # Lance raises these exceptions (Arrow's errors are ValueErrors), or a PanicException if it has a bug.
             if not isinstance(error, (OSError, RuntimeError, ValueError)) and type(error).__name__ != "PanicException":
                 raise
             if self._options is not None:
                 raise UntrimmedError(f"{self._name}: cannot be {action}: {bucket.reason(error)}") from error
-            # Remove the line number in Lance's source code from the message.
+            # remove the line number in Lance's source code from the message
             reason = getattr(error, "strerror", None) or re.sub(r", \S+\.rs:\d+:\d+$", "", one_line(error))
             if type(error).__name__ == "PanicException":
                 reason = "a file of its table is damaged"
@@ -139,12 +142,12 @@ class LanceTable:
 
         with self._guarded("opened"):
             if self._table is None:
-                if self.commit is None:  # true also if the first commit was interrupted
+                if self.commit is None:  # there is no table, or its first commit was interrupted
                     return None
                 if self._options is None and self._version is None:
                     self._require_complete_commit()
                 table = lance.dataset(self._uri, version=self._version, storage_options=self._options)
-                names = table.schema.names  # this can panic, too
+                names = table.schema.names  # can also panic
                 self._table = table
             elif self._follow:
                 self._table.checkout_latest()

@@ -1,6 +1,6 @@
-"""Read the records of a library without its table, and find videos whose files were deleted.
+"""Read the records of a library without opening its table, and find videos whose files were deleted.
 
-If a drive is not mounted, its videos are reported as missing, not as deleted.
+Videos on a drive that is not mounted count as missing, not as deleted.
 """
 
 import os
@@ -17,8 +17,8 @@ from untrimmed.search.store.records import (
     settings_file,
 )
 
-# Folders in which drives and network shares are mounted, and how many levels below them mounts can be: 2 for /media, as
-# in /media/USB and /media/me/USB.
+# Folders in which drives and network shares are mounted, and how many levels below them mount points can be: 2 for
+# /media, as in /media/USB and /media/me/USB.
 _DRIVES = {
     "/": 1, "/mnt": 1, "/Volumes": 1, "/media": 2, "/run/media": 2,
     "/net": 2, "/autofs": 2, "/misc": 2, "/run/user": 3,
@@ -28,7 +28,8 @@ _DRIVES = {
 def read_records(folder: Path) -> list[VideoRecord]:
     """Return all records sorted by path. They are read from `records.json` if it is valid, otherwise from the table.
 
-    Raises: UntrimmedError if there is no library, or the library cannot be opened.
+    Raises:
+        UntrimmedError: There is no library, or it cannot be opened.
     """
     commit = newest_commit(folder)
     if (
@@ -58,9 +59,10 @@ def read_readings(folder: Path) -> list[StoredReading]:
 def path_of(folder: Path, name: str) -> Path:
     """Return the path `name` if it exists, otherwise the path of the library's video with this name.
 
-    If there is none, return `name` as a path.
+    If there is no such video, `name` is returned as a path.
 
-    Raises: UnknownNameError if several videos have the name.
+    Raises:
+        UnknownNameError: Several videos have this name.
     """
     path = Path(name)
     if os.path.lexists(path) or not settings_file(folder).exists():
@@ -70,7 +72,7 @@ def path_of(folder: Path, name: str) -> Path:
 
 
 def is_deleted(path: str) -> bool:
-    """Whether a file certainly does not exist. False if the drive returns an error."""
+    """Whether a file certainly does not exist. If the drive returns an error, the result is False."""
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -81,15 +83,15 @@ def is_deleted(path: str) -> bool:
 
 
 def find_deleted(records: Sequence[VideoRecord]) -> tuple[list[VideoRecord], dict[Path, list[VideoRecord]]]:
-    """Return the videos whose files were deleted, and, for the root of each missing drive, the videos on this drive.
+    """Return the videos whose files were deleted, and the videos on each missing drive, by the root of the drive.
 
-    A file counts as being on a missing drive in these cases:
+    A missing file counts as being on a missing drive in these cases:
 
-    - The topmost missing folder (or the file itself) is a broken link.
-    - Folders on its path are missing. Drives are mounted beside the topmost missing folder, or the parent of that
+    - The topmost missing folder of its path, or the file itself, is a broken link.
+    - A folder of its path is missing, and drives are mounted beside the topmost missing folder. Or the parent of that
       folder contains no existing video of the library.
-    - Only the file is missing. Its folder contains no existing video of the library, and this folder is empty or beside
-      mounted drives.
+    - Only the file is missing. Its folder contains no existing video of the library, and is empty or beside mounted
+      drives.
 
     The root of the drive is the topmost missing folder, or in the last case the file's folder.
     """
@@ -105,9 +107,9 @@ def find_deleted(records: Sequence[VideoRecord]) -> tuple[list[VideoRecord], dic
 
 
 def _missing_root(path: Path, in_use: set[Path]) -> Path | None:
-    """Return the root of the drive that a missing file was on; None if the file was deleted.
+    """Return the root of the missing drive that contained a file, or None if the file was deleted.
 
-    `in_use` has all folders that contain existing videos of the library, and their parents.
+    `in_use` contains all folders with existing videos of the library, and all parents of these folders.
     """
     top = path
     folder = path.parent
@@ -132,7 +134,7 @@ def _contains_drives(folder: Path) -> bool:
 
 
 def _is_empty(folder: Path) -> bool:
-    """Whether a folder has only hidden files; mount points often have a `.keep`."""
+    """Whether a folder has no files or only hidden ones, such as `.keep` in a mount point."""
     try:
         with os.scandir(folder) as entries:
             return all(entry.name.startswith(".") for entry in entries)

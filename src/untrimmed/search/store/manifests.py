@@ -1,6 +1,6 @@
-"""Check the manifests, the files that describe the versions of the table.
+"""Check manifests: the files that describe the versions of a table.
 
-Lance panics (a Rust error) if a manifest is truncated or has extra bytes at its end.
+Lance panics (a Rust error) if a manifest is truncated, or has extra bytes at its end.
 """
 
 import contextlib
@@ -19,12 +19,12 @@ _MAGIC = b"LANC"
 
 
 def manifests(versions: Path) -> list[Path]:
-    """Return the manifests in a folder of versions, the newest first."""
+    """Return the manifests in a folder, the newest first."""
     return sorted(versions.glob("*.manifest"), key=lambda file: file.name)
 
 
 def is_complete(manifest: Path) -> bool:
-    """Return whether a manifest has its beginning and its end. A changed byte between them is not detected."""
+    """Return whether a manifest has a valid start and end. A changed byte between them is not detected."""
     content = manifest.read_bytes()
     if len(content) < _FOOTER.size + _LENGTH.size:
         return False
@@ -36,9 +36,9 @@ def is_complete(manifest: Path) -> bool:
 
 
 def set_aside_damaged(versions: Path, can_be_opened: Callable[[Path], bool]) -> list[Path]:
-    """Rename the manifests that are newer than the newest readable one, and return their new paths.
+    """Rename the manifests that are newer than the newest readable manifest. Return their new paths.
 
-    The table is then at the version of the newest readable manifest. If none is readable, nothing is renamed.
+    Afterwards, the table is at the version of the newest readable manifest. If none is readable, nothing is renamed.
     """
     damaged: list[Path] = []
     for manifest in manifests(versions):
@@ -58,7 +58,7 @@ class _Stderr:
         self._log: IO[bytes] | None = None
 
     def redirect(self) -> None:
-        """Redirect stderr until `restore` has been called as often as this method."""
+        """Redirect stderr until `restore` has been called as many times as this method."""
         with self._lock:
             self._num_users += 1
             if self._num_users == 1:
@@ -67,7 +67,7 @@ class _Stderr:
                 os.dup2(self._log.fileno(), 2)
 
     def restore(self) -> None:
-        """After the last call, restore stderr and write the redirected text to it, unless Rust has panicked."""
+        """In the last call, restore stderr and write the redirected text to it, unless Rust has panicked."""
         with self._lock:
             self._num_users -= 1
             if self._num_users == 0:
@@ -85,7 +85,7 @@ _stderr = _Stderr()
 
 @contextlib.contextmanager
 def without_panic_messages() -> Iterator[None]:
-    """Hide Rust's message on stderr if it panics. The exception is raised as usual. Several threads may use this."""
+    """Hide the message on stderr if Rust panics in a `with` block. The exception is raised as usual. Thread-safe."""
     _stderr.redirect()
     try:
         yield

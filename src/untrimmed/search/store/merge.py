@@ -1,10 +1,10 @@
 """Index a library in parts on many machines, and merge the parts.
 
-A hash of a file's path (relative to the indexed folder) selects the part of the file. So each file is in exactly one
-part, wherever the folder is mounted, and the machines need no communication.
+The part of a file is selected by a hash of its path relative to the indexed folder. So each file is in exactly one
+part, wherever the folder is mounted, and the machines need not communicate.
 
 A merge copies rows; nothing is decoded or encoded again. The settings of a new library are written last, so an
-incomplete library cannot be opened. The same call continues an interrupted merge, because it recognises copied rows.
+incomplete library cannot be opened. To continue an interrupted merge, repeat the call, which recognises copied rows.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class LibraryPart:
 
     @classmethod
     def parse(cls, text: str) -> LibraryPart:
-        """Read a part such as "3/16"; ConfigError for other text."""
+        """Return the part that a text such as "3/16" names. Raises ConfigError for other text."""
         match = re.fullmatch(r"(\d+)/(\d+)", text.strip())
         if match is None or not 1 <= int(match[1]) <= int(match[2]):
             raise ConfigError(f"part is {text!r}; expected a number from 1 and how many parts there are, e.g. 3/16")
         return cls(int(match[1]), int(match[2]))
 
     def folder(self, library: Path) -> Path:
-        """Return the folder of the part's own library, which is beside `library`.
+        """Return the folder of the library of this part. It is beside `library`.
 
         >>> LibraryPart(3, 16).folder(Path("films")).name
         'films.part-03-of-16'
@@ -53,25 +53,22 @@ class LibraryPart:
         return library.with_name(f"{library.name}.part-{self.number:0{len(str(self.total))}d}-of-{self.total}")
 
     def contains(self, name: str) -> bool:
-        """Whether a file belongs to this part; `name` is its path relative to the folder that is indexed."""
+        """Whether a file belongs to this part. `name` is its path relative to the indexed folder."""
         digest = hashlib.blake2b(os.fsencode(name), digest_size=8).digest()
         return int.from_bytes(digest, "big") % self.total == self.number - 1
 
     def choose(self, files: Iterable[Path], paths: Sequence[Path]) -> tuple[Path, ...]:
-        """Return the files in `paths` that belong to this part.
+        """Return the files that belong to this part.
 
-        The part depends on the path of the file relative to the first folder in `paths` that contains it. For a file in
-        `paths`, it is relative to the file's parent.
+        The part of a file depends on its path relative to the first folder in `paths` that contains it. If `paths`
+        contains the file itself, it depends on the file's name.
         """
         roots = [absolute(path) for path in paths]
         return tuple(file for file in files if self.contains(_relative(file, roots)))
 
 
 def missing_parts(folders: Iterable[Path]) -> list[Path]:
-    """Return the folders of missing parts.
-
-    A name such as `films.part-03-of-16` in `folders` means that there must be 16 parts.
-    """
+    """Return the folders of missing parts. A name such as `films.part-03-of-16` means that there must be 16 parts."""
     expected: dict[Path, None] = {}
     matches = {folder: _PART_NAME.fullmatch(folder.name) for folder in folders}
     for folder, match in matches.items():
@@ -93,7 +90,7 @@ def _relative(file: Path, roots: Sequence[Path]) -> str:
 
 @dataclass(frozen=True)
 class MergeReport:
-    """Numbers of videos: in the merged library, copied into it, and left out as duplicates."""
+    """The numbers of videos: in the merged library, copied into it, and left out as duplicates."""
 
     videos: int
     copied: int
@@ -102,7 +99,7 @@ class MergeReport:
 
 @dataclass(frozen=True)
 class _MergedRow:
-    """A row of the merged library, with its origin: the number of a library, and the video's id there."""
+    """A row of the merged library, and its origin: the index of a library, and the id of the video there."""
 
     record: VideoRecord
     library: int
@@ -114,12 +111,12 @@ class _MergedRow:
 
 
 def merge(out: Path, folders: Sequence[Path], *, progress: Callable[[int, int], None] | None = None) -> MergeReport:
-    """Bring a library up to date with other libraries, in this order. Create it if necessary.
+    """Add the videos of other libraries to a library, and return the report. The library is created if necessary.
 
-    If several libraries have a video at the same path, they become one row. It has the content that was indexed last,
-    and the id from the first of these libraries. Copies of a file at different paths keep their rows. If a file was
-    moved (it is no longer at one path and was later indexed at another), its two rows become one. The result is the
-    same as that of `index`.
+    Videos at the same path in several libraries become one row, with the content that was indexed last and the id from
+    the first of these libraries. Copies of a file at different paths keep their rows. If a file was moved (it is no
+    longer at one path, and was later indexed at another), its two rows become one. The result is the same as that of
+    indexing all files into one library.
 
     Raises:
         ConfigError: There is nothing to merge, or a library is merged into itself.
@@ -157,7 +154,7 @@ def merge(out: Path, folders: Sequence[Path], *, progress: Callable[[int, int], 
 
 
 def _common_settings(libraries: Sequence[VideoIndex]) -> Settings:
-    """Return the settings of the first library; the others must have the same encoder and model."""
+    """Return the settings of the first library. The others must have the same encoder and model."""
     settings = [values for library in libraries if (values := library.settings) is not None]
     for library, values in zip(libraries, settings, strict=True):
         for name in _COMPARED:
@@ -171,7 +168,7 @@ def _common_settings(libraries: Sequence[VideoIndex]) -> Settings:
 
 
 def _merged_rows(libraries: Sequence[Sequence[VideoRecord]]) -> list[_MergedRow]:
-    """Return the rows of the merged library, by path; see `merge`."""
+    """Return the rows of the merged library by path, see `merge`."""
     rows: dict[str, _MergedRow] = {}
     for number, records in enumerate(libraries):
         for record in records:
@@ -193,7 +190,7 @@ def _merged_rows(libraries: Sequence[Sequence[VideoRecord]]) -> list[_MergedRow]
 
 
 def _moves(copies: Sequence[_MergedRow]) -> Iterator[tuple[_MergedRow, _MergedRow]]:
-    """Find moved files among rows with the same content; yield their old and new rows."""
+    """Yield the old and the new row of each moved file among rows with the same content."""
     rows = sorted(copies, key=lambda row: row.record.indexed_at)
     gone = [row for row in rows if not os.path.lexists(row.record.path)]
     for row in (row for row in rows if row not in gone):
@@ -204,7 +201,7 @@ def _moves(copies: Sequence[_MergedRow]) -> Iterator[tuple[_MergedRow, _MergedRo
 
 
 def _with_unique_ids(rows: Iterable[_MergedRow]) -> Iterator[_MergedRow]:
-    """Replace repeated ids, which copies of a library can have, by a hash that is the same in each merge."""
+    """Yield rows with unique ids. A repeated id, as in a copy of a library, becomes a hash, the same in each merge."""
     ids: set[str] = set()
     for row in rows:
         while row.record.video_id in ids:
@@ -220,7 +217,7 @@ def _copy_rows(
     libraries: Sequence[VideoIndex],
     progress: Callable[[int, int], None] | None,
 ) -> int:
-    """Make these rows the content of the target table, and return the number of copied rows."""
+    """Replace the content of the target table by these rows. Return the number of rows that had to be copied."""
     present = {record.video_id: record for record in target.scan()}
     missing = [row for row in rows if present.get(row.record.video_id) != row.record]
     copied = 0
@@ -241,7 +238,7 @@ def _copy_rows(
 
 
 def _copy_bins(target: VideoIndex, source: VideoIndex, rows: Sequence[_MergedRow]) -> None:
-    """Add the bins of a library, with the ids that its videos have in the merged library."""
+    """Add the bins of a library to the target. Their moments get the ids of the videos in the merged library."""
     bins = Bins(source.folder).all()
     if not bins:
         return
@@ -260,7 +257,7 @@ def _copy_bins(target: VideoIndex, source: VideoIndex, rows: Sequence[_MergedRow
 
 
 def _copy_passages(target: VideoIndex, rows: Sequence[_MergedRow], libraries: Sequence[VideoIndex]) -> None:
-    """Copy the readings of the merged rows to the target. Of several readings by one source, the latest is kept."""
+    """Copy the readings of the merged videos to the target. Of several readings by one source, the latest is kept."""
     table = PassageTable(target.folder)
     present = {(reading.video_id, reading.source): reading for reading in table.readings()}
     for number, library in enumerate(libraries):

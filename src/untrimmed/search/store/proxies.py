@@ -1,7 +1,7 @@
-"""The cached proxies of a library: one file for each span that was played, named after the content and the span.
+"""The cached proxies of a library: one file for each span that was played, named by the video's content and the span.
 
-A service writes proxies and deletes the oldest (`untrimmed.server.proxies`). The writer of the library deletes proxies
-of videos that are no longer in the library.
+A service writes proxies and deletes the oldest (`untrimmed.server.proxies`). A writer of the library deletes the
+proxies of videos that are no longer in the library.
 """
 
 import contextlib
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 PROXIES = "proxies"
-_MAX_UNFINISHED_S = 3600.0  # an unfinished file that is older belongs to a service that was killed
+_MAX_UNFINISHED_S = 3600.0  # the service that wrote an older unfinished file was killed
 
 
 def proxy_name(content_hash: str, start_s: float, end_s: float) -> str:
@@ -32,7 +32,7 @@ def remove_oldest_proxies(folder: Path, max_bytes: int) -> None:
     files = []
     with contextlib.suppress(OSError):
         for file in folder.iterdir():
-            with contextlib.suppress(OSError):  # another service may remove files, too
+            with contextlib.suppress(OSError):  # another service may have deleted the file
                 status = file.stat()
                 files.append((status.st_mtime, status.st_size, file))
     num_bytes = 0

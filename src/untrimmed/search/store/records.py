@@ -1,7 +1,7 @@
-"""The settings of a library, and one record per video: everything about the video except its vectors.
+"""The settings of a library, and one record per video with everything about the video except its vectors.
 
-The records are in the table, but opening it takes longer than the rest of `untrimmed ls`. So each process that reads
-records from the table writes a copy to `records.json`. The copy is only valid for the commit that it names.
+The records are in the table, but opening the table takes longer than the rest of `untrimmed ls`. So each process that
+reads records from the table writes a copy to `records.json`. The copy is only valid for the commit that it names.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _SETTINGS = "library.json"
 _CHECKSUM = "checksum"  # key in library.json: checksum of the other values
 _COPY = "records.json"
 _get_path = attrgetter("path")
-# At least one of these fields changes when a video's frame vectors change. Path and model are not among them, so that a
-# corpus does not read a video again if only these change; encodings can be computed again from the frames.
+# At least one of these fields changes when a video's frame vectors change. Path and model are not among them, so a
+# corpus does not read a video again if only these change.
 _get_content = attrgetter("content_hash", "sampling", "encoder_identity", "indexed_at", "num_frames", "duration_s")
 _LAST_VERSION = (1 << 64) - 1  # the name of a manifest is this number minus its version, so the newest sorts first
 
 RESTORE = "restore the folder from a copy, or index into another --library"
 OTHER_VERSION = "was made by an earlier development version of untrimmed; index again into another --library"
-NO_SETTINGS = (  # the message if there is a table, but no settings file
+NO_SETTINGS = (  # message if there is a table, but no settings file
     "library.json is missing; if a merge into this library was interrupted, run the same `untrimmed merge` again; "
     "otherwise restore that file, or index into another --library"
 )
@@ -57,7 +57,7 @@ NO_SETTINGS = (  # the message if there is a table, but no settings file
 class Settings:
     """The encoder of a library's videos, and the sampling and the model for new videos."""
 
-    encoder: str  # the name by which the encoder is loaded
+    encoder: str  # the name with which the encoder is loaded
     # names the exact weights of the encoder; vectors with different identities are never compared
     encoder_identity: str
     frame_dim: int
@@ -74,13 +74,13 @@ class Settings:
 
     @property
     def sampling(self) -> str:
-        """The sampling as text, such as `VideoRecord.sampling` contains it."""
+        """The sampling as text, as in `VideoRecord.sampling`."""
         return "key frames" if self.keyframes_only else f"{self.fps:g} fps"
 
 
 @dataclass(frozen=True)
 class VideoRecord:
-    """One indexed video without its vectors. Its `video_id` stays the same when the file is moved or changes."""
+    """An indexed video without its vectors. The `video_id` stays the same if the file is moved or changed."""
 
     video_id: str
     path: str
@@ -104,7 +104,7 @@ class VideoRecord:
 
     @property
     def timing(self) -> Timing | None:
-        """Frame rate, timecode and audio tracks of the file; None if they are unknown."""
+        """The frame rate, timecode and audio tracks of the file, or None if they are unknown."""
         if not self.frame_rate:
             return None
         return Timing(self.frame_rate, self.has_variable_rate, self.start_timecode, self.num_audio_tracks)
@@ -123,7 +123,7 @@ class Changes(NamedTuple):
 
 
 class Records(Sequence[VideoRecord]):
-    """All records of one version of a library, sorted by path. Lookups by id or path do not scan them."""
+    """All records of one version of a library, sorted by path. Lookups by id or path are fast."""
 
     def __init__(self, records: Iterable[VideoRecord] = ()):
         self._records = sorted(records, key=_get_path)
@@ -141,7 +141,7 @@ class Records(Sequence[VideoRecord]):
         return self._records[index]
 
     def of(self, video_id: str) -> VideoRecord:
-        """Return the record with this id; KeyError if there is none."""
+        """Return the record with this id. Raises KeyError if there is none."""
         return self._by_id[video_id]
 
     def at(self, path: Path) -> VideoRecord | None:
@@ -153,9 +153,10 @@ class Records(Sequence[VideoRecord]):
         return self._by_name.get(name) or self._by_name.get(os.path.abspath(name)) or []
 
     def find(self, name: str) -> VideoRecord | None:
-        """Return the video with this path, file name or file name without suffix, or None.
+        """Return the video with this path, file name or file name without suffix, or None if there is none.
 
-        Raises: UnknownNameError if several videos match.
+        Raises:
+            UnknownNameError: Several videos match.
         """
         matches = self.named(name)
         if len(matches) > 1:
@@ -165,7 +166,7 @@ class Records(Sequence[VideoRecord]):
         return matches[0] if matches else None
 
     def below(self, path: Path) -> list[VideoRecord]:
-        """Return the video with this path and all videos below this folder, by path. Links are not resolved."""
+        """Return the video with this path, or all videos in this folder and its subfolders. Links are not resolved."""
         name = str(path)
         folder = os.path.join(name, "")
         videos = self._between(folder, folder[:-1] + chr(ord(os.sep) + 1))
@@ -174,9 +175,10 @@ class Records(Sequence[VideoRecord]):
         return [*self._between(name, f"{name}\0"), *(record for record in videos if record.path != name)]
 
     def matching(self, path: str | os.PathLike[str]) -> list[VideoRecord]:
-        """Return the videos that `below` returns for a path. If there are none, return the one with this name.
+        """Return the videos that `below` returns for a path, or if there are none, the video with this name.
 
-        Raises: UnknownNameError if several videos have the name.
+        Raises:
+            UnknownNameError: Several videos have the name.
         """
         if videos := self.below(absolute(path)):
             return videos
@@ -184,7 +186,7 @@ class Records(Sequence[VideoRecord]):
         return [] if video is None else [video]
 
     def changes_since(self, before: Records) -> Changes:
-        """Return the changes from another version to this one. The other version may be earlier or later."""
+        """Return the changes from another version to this one. `before` may also be a later version."""
         if self is before:
             return Changes([], [])
         known = {video_id: _get_content(record) for video_id, record in before._by_id.items()}
@@ -205,7 +207,7 @@ class Records(Sequence[VideoRecord]):
 
 
 def folders_of_equal_names(paths: Iterable[str | Path]) -> dict[Path, str]:
-    """For each path whose file name is not unique, return the folder that distinguishes it.
+    """Return, for each path whose file name is not unique, the name of a folder that distinguishes it.
 
     >>> folders_of_equal_names(["/a/1/x.mp4", "/b/1/x.mp4", "/b/1/y.mp4"])
     {PosixPath('/a/1/x.mp4'): 'a', PosixPath('/b/1/x.mp4'): 'b'}
@@ -230,13 +232,12 @@ def content_stamp(record: VideoRecord) -> str:
 
 
 def library_folder(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Return a library's folder as an absolute path.
+    """Return the absolute path of a library's folder, or of its local folder if it is on object storage.
 
-    For a library on object storage (s3://BUCKET/NAME), it is the local folder.
+    The default is the library in $UNTRIMMED_LIBRARY, or else a folder in the user's data folder.
 
-    The default is $UNTRIMMED_LIBRARY; without it, a folder in the user's data folder.
-
-    Raises: ConfigError if `folder` is not a path.
+    Raises:
+        ConfigError: `folder` is not a path.
     """
     require_type(folder, str | os.PathLike | None, "library", "the path of a folder")
     location = folder if folder is not None else os.environ.get("UNTRIMMED_LIBRARY")
@@ -246,7 +247,7 @@ def library_folder(folder: str | os.PathLike[str] | None = None) -> Path:
 
 
 def absolute(path: str | os.PathLike[str]) -> Path:
-    """Return the absolute path without resolving links. Raises: ConfigError if it is empty or names an unknown user."""
+    """Return the absolute path, with links not resolved. Raises ConfigError if it is empty or names an unknown user."""
     if not os.fspath(path):
         raise ConfigError("a path is empty; name a file or a folder ('.' is the current one)")
     try:
@@ -256,7 +257,7 @@ def absolute(path: str | os.PathLike[str]) -> Path:
 
 
 def joined_products(products: Iterable[str]) -> str:
-    """Join the number formats of several libraries.
+    """Return the number formats of several libraries as one text, without duplicates.
 
     >>> joined_products(["float32", "bfloat16 and float32"])
     'bfloat16 and float32'
@@ -265,7 +266,7 @@ def joined_products(products: Iterable[str]) -> str:
 
 
 def settings_file(folder: Path) -> Path:
-    """Return the path of a library's settings file. On object storage, download it first.
+    """Return the path of a library's settings file. From object storage, the file is downloaded first.
 
     A folder without this file is not a library.
     """
@@ -285,7 +286,7 @@ def require_settings(folder: Path) -> None:
 
 
 def how_to_make(name: str) -> str:
-    """Return advice for a missing library.
+    """Return advice on how to make a missing library.
 
     >>> how_to_make("my films")
     "make one with: untrimmed index FOLDER --library 'my films'"
@@ -303,10 +304,10 @@ def write_settings(folder: Path, settings: Settings) -> None:
 
 
 def read_settings(folder: Path) -> Settings | None:
-    """Return the settings of a library; None if nothing was ever indexed.
+    """Return the settings of a library, or None if nothing was ever indexed.
 
-    Raises: IndexMismatchError if the file is damaged, or another version of the program wrote it in a form that this
-        version cannot read.
+    Raises:
+        IndexMismatchError: The file is damaged, or is from a version of the program that this version cannot read.
     """
     file = settings_file(folder)
     if not file.exists():
@@ -334,10 +335,10 @@ def checksum(values: dict[str, Any]) -> str:
 
 
 def newest_commit(folder: Path, table: str = TABLE) -> list[Any] | None:
-    """Return a list that identifies the last commit of a table; None before the first commit.
+    """Return a list that identifies the last commit of a table, or None before the first commit.
 
-    For a library in a folder, the list contains the name, time and size of the commit's manifest. For a library on
-    object storage, it contains the name of the manifest and the random names of its transactions.
+    For a library in a folder, the list contains name, time and size of the commit's manifest. For a library on object
+    storage, it contains the name of the manifest and the random names of its transactions.
     """
     if (address := bucket.address_of(folder)) is not None:
         manifests = [name for name in bucket.names(address, f"{table}/{VERSIONS}") if name.endswith(".manifest")]
@@ -356,22 +357,22 @@ def newest_commit(folder: Path, table: str = TABLE) -> list[Any] | None:
 
 
 def version_of(commit: list[Any] | None) -> int | None:
-    """Return the table version of a commit; None if the manifest's name does not contain it."""
+    """Return the table version of a commit, or None if the name of its manifest does not contain the version."""
     name = "" if commit is None else str(commit[0]).removesuffix(".manifest")
     return _LAST_VERSION - int(name) if len(name) == len(str(_LAST_VERSION)) and name.isdigit() else None
 
 
 def read_records_copy(folder: Path, commit: list[Any] | None) -> list[VideoRecord] | None:
-    """Return the records by path from the copy; None if there is no valid copy for this commit."""
+    """Return the records in the copy, by path, or None if there is no valid copy for this commit."""
     rows = read_copy(folder / _COPY, commit)
     try:
         return None if rows is None else [VideoRecord(**row) for row in rows]
-    except TypeError:  # another program wrote it
+    except TypeError:  # another program wrote the file
         return None
 
 
 def read_copy(file: Path, commit: list[Any] | None) -> list[dict[str, Any]] | None:
-    """Return the rows of a copy that `write_copy` wrote; None if it is missing, damaged or of another commit."""
+    """Return the rows in a file of `write_copy`, or None if it is missing, damaged or of another commit."""
     try:
         digest, _, content = file.read_bytes().partition(b"\n")
         if digest != _digest(content) or (copy := json.loads(content))["commit"] != commit:
@@ -382,9 +383,9 @@ def read_copy(file: Path, commit: list[Any] | None) -> list[dict[str, Any]] | No
 
 
 def write_records_copy(folder: Path, version: int, records: list[VideoRecord]) -> None:
-    """Write the copy of the records if the records are from the newest version and the folder is writable.
+    """Write the copy of the records, if they are those of the newest version and the folder is writable.
 
-    An identical copy is not written again, because writing and syncing megabytes takes longer than most searches.
+    An identical copy is not written again, because writing megabytes takes longer than most searches.
     """
     with contextlib.suppress(OSError):
         commit = newest_commit(folder)
@@ -400,7 +401,7 @@ def write_copy(file: Path, commit: list[Any], rows: list[dict[str, Any]]) -> Non
 
 
 def remove_damaged_copies(folder: Path) -> list[Path]:
-    """Remove the copies of records and readings whose checksum is wrong; return the paths of removed files."""
+    """Remove the copies of records and readings that have a wrong checksum. Return the paths of removed files."""
     removed = []
     for copy in (folder / _COPY, folder / READINGS_COPY):
         with contextlib.suppress(OSError):
@@ -416,7 +417,7 @@ def _digest(content: bytes) -> bytes:
 
 
 def batched_by_size(items: Iterable[T], size: Callable[[T], int], least: int) -> Iterator[list[T]]:
-    """Yield lists of items whose sizes add up to `least` or more; the last list may be smaller.
+    """Yield lists of items whose sizes add up to `least` or more. The last list may be smaller.
 
     >>> list(batched_by_size([1, 2, 3, 4, 5], lambda item: item, least=3))
     [[1, 2], [3], [4], [5]]

@@ -1,7 +1,6 @@
-"""The table of a library: one row per video in an embedded, versioned table (Lance).
+"""The table of videos of a library: one row per video in an embedded, versioned table (see `lance_table`).
 
-Every change is one atomic commit, so after a process is killed the table is at its last commit. A lock allows one
-writing process per machine. Readers read one version at a time and never wait.
+A lock allows one writing process per machine.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class StoredVideo:
 
 
 class VideoIndex(LanceTable):
-    """The videos of one library: read, add, replace and remove them. Writers use it as a context manager."""
+    """The table of videos of one library. To write, use it as a context manager, which holds the library's lock."""
 
     columns = (_COLUMNS, _OLD_COLUMNS)
     rows_per_fragment = 1024
@@ -124,14 +123,14 @@ class VideoIndex(LanceTable):
                 f"{shown(self.folder)}: cannot be written to ({error.strerror}); change its permissions, or use "
                 "another --library"
             ) from None
-        with contextlib.suppress(OSError):  # remove incomplete copies that killed readers left
+        with contextlib.suppress(OSError):  # remove incomplete copies of readers that were killed
             for file in self.folder.glob(".*.json.*"):
                 file.unlink(missing_ok=True)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            if self._commits and kind is None:  # after an error or Ctrl-C, leave this to the next writer
+            if self._commits and kind is None:  # after an error or Ctrl-C, the next writer does this
                 self.compact()
                 records = self.scan()  # writes the copy of the records
                 content_hashes = {record.content_hash for record in records}
@@ -144,11 +143,11 @@ class VideoIndex(LanceTable):
     # -- reading
 
     def scan(self) -> list[VideoRecord]:
-        """Return all records sorted by path; IndexMismatchError if the checksum of a record is wrong."""
+        """Return all records sorted by path. Raises IndexMismatchError if the checksum of a record is wrong."""
         table = self._open_table()
         if table is None:
             return []
-        # read before the scan, during which another thread may switch the table to a newer version
+        # read the version before the scan, because another thread may switch the table to a newer version
         version = table.version
         with self._guarded("read"):
             rows = list(_records(table.to_table(columns=_record_columns(table.schema))))
@@ -162,7 +161,7 @@ class VideoIndex(LanceTable):
         return records
 
     def get(self, video_id: str) -> StoredVideo | None:
-        """Return one video with its vectors, or None."""
+        """Return the video with this id and its vectors, or None if there is none."""
         return next(self.read([video_id]), None)
 
     def read(self, video_ids: Sequence[str]) -> Iterator[StoredVideo]:
@@ -173,7 +172,7 @@ class VideoIndex(LanceTable):
         for start in range(0, len(video_ids), 64):
             batches: Iterator[pa.RecordBatch] | None = None
             while True:
-                with self._guarded("read"):  # not while the caller works on the videos
+                with self._guarded("read"):  # only for reading, not for the caller's work on the videos
                     if batches is None:
                         filter = _where_ids(video_ids[start : start + 64])
                         batches = iter(table.to_batches(filter=filter, batch_size=16))
@@ -184,7 +183,7 @@ class VideoIndex(LanceTable):
                 yield from videos
 
     def damaged(self) -> list[VideoRecord]:
-        """Return the videos whose record or vectors are damaged. This reads the whole table."""
+        """Return the videos with a damaged record or damaged vectors. This reads the whole table."""
         table = self._open_table()
         if table is None:
             return []
@@ -215,7 +214,7 @@ class VideoIndex(LanceTable):
         self._committed()
 
     def relocate(self, record: VideoRecord, *, path: Path, size: int, mtime_ns: int) -> VideoRecord:
-        """Store a new path, size and modification time of a video. Return the new record."""
+        """Store a new path, size in bytes and modification time of a video. Return the new record."""
         moved = replace(record, path=str(path), size=size, mtime_ns=mtime_ns)
         changes = {"path": _literal(moved.path), "size": str(moved.size), "mtime_ns": str(moved.mtime_ns)}
         self._update(moved, changes)
@@ -234,7 +233,7 @@ class VideoIndex(LanceTable):
         return timed
 
     def _update(self, record: VideoRecord, changes: dict[str, str]) -> None:
-        """Store changes of a record: an SQL expression for each changed column."""
+        """Store changes of a record. `changes` is an SQL expression for each changed column."""
         table = self._open_table_to_write()
         assert table is not None, "a record comes from a table"
         with self._guarded("written to"):
@@ -243,7 +242,7 @@ class VideoIndex(LanceTable):
         self._committed()
 
     def remove(self, video_ids: Sequence[str]) -> int:
-        """Remove videos; return how many of them were in the table."""
+        """Remove videos. Return how many of them were in the table."""
         table = self._open_table()
         if table is None or not video_ids:
             return 0
@@ -254,7 +253,7 @@ class VideoIndex(LanceTable):
         return before - table.count_rows()
 
     def _open_table_to_write(self) -> lance.LanceDataset | None:
-        """Return the table, with columns for all fields of a record."""
+        """Return the table. Columns that older libraries lack are added."""
         table = self._open_table()
         if table is not None and table.schema.names == _OLD_COLUMNS:
             with self._guarded("written to"):
@@ -303,7 +302,7 @@ def _row(video: StoredVideo) -> pa.Table:
 
 def _record_digest(record: VideoRecord) -> str:
     types = {"str": str, "int": int, "float": float, "bool": bool}  # for example, a column of floats contains 1.0 for 1
-    # If the timing is unknown, as in older libraries, the digest is the same as before timing was stored.
+    # if the timing is unknown, the digest is the same as in older libraries, which do not store it
     stored = [field for field in fields(record) if record.frame_rate or field.name not in _UNKNOWN]
     values = [types[str(field.type)](getattr(record, field.name)) for field in stored]
     return xxhash.xxh3_64_hexdigest(repr(values).encode())
@@ -317,12 +316,12 @@ def _vectors_digest(times_s: np.ndarray, frames: np.ndarray, encoded: bytes) -> 
 
 
 def _record_columns(schema: pa.Schema) -> list[str]:
-    """Return the names of the columns of a record that exist in the table, and of the column of its digest."""
+    """Return the names of the columns in the table that belong to a record, including its digest."""
     return [name for name in (*_RECORD_COLUMNS, "record_digest") if name in schema.names]
 
 
 def _records(rows: pa.RecordBatch | pa.Table) -> Iterator[tuple[VideoRecord, bool]]:
-    """Yield each record, and whether its checksum is right."""
+    """Yield each record, and whether its digest is right."""
     for row in rows.to_pylist():
         digest = row.pop("record_digest")
         if None in row.values():
@@ -332,7 +331,7 @@ def _records(rows: pa.RecordBatch | pa.Table) -> Iterator[tuple[VideoRecord, boo
 
 
 def _rows_with_damage(batch: pa.RecordBatch) -> Iterator[tuple[VideoRecord, tuple[np.ndarray, np.ndarray, bytes], str]]:
-    """Yield each record, its arrays (times, flattened frames, encoding), and a description of damage or ""."""
+    """Yield each record, its arrays (times, flattened frames, encoding), and what is damaged ("" if nothing)."""
     if any(batch.column(name).null_count for name in _ARRAYS):
         raise IndexMismatchError(f"vectors of the library's table lack values; {RESTORE}")
     digests = batch.column("vectors_digest").to_pylist()
@@ -359,5 +358,5 @@ def _stored(batch: pa.RecordBatch) -> Iterator[StoredVideo]:
 
 
 def _all_finite(vectors: Float16[np.ndarray, " N"]) -> bool:
-    """Return `np.isfinite(vectors).all()`. This is 14 times faster: infinity and NaN have an exponent of ones."""
+    """Return `np.isfinite(vectors).all()`, 14 times faster: the exponent of infinity and NaN consists of ones."""
     return not ((vectors.view(np.uint16) & 0x7C00) == 0x7C00).any()

@@ -1,8 +1,8 @@
 """The thumbnails of a library: one file for each video content, beside the table.
 
-A thumbnail file is named after the hash of the video's content. So it stays valid when the video is moved, and copies
-of the video share it. The file is written before the video's row in the table, and never changes. Later writers remove
-thumbnail files of videos without a row.
+A thumbnail file is named by the hash of the video's content. So it stays valid when the video is moved, and copies of
+the video share it. The file is written before the video's row in the table, and never changes. Later writers remove
+files without a row.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from untrimmed.search.store.records import THUMBNAILS, VideoRecord, content_stam
 from untrimmed.video.thumbnails import Thumbnails
 
 _OPEN_FILES = 64
-MAX_DISTANCE_S = 0.5  # a picture is shown for times at most this far from the time of its frame
+MAX_DISTANCE_S = 0.5  # a picture can be shown for times at most this far from the time of its frame
 _EPSILON_S = 1e-6
 
 
 class StoredThumbnails:
     """The thumbnails of one video, in a memory-mapped file. Thread-safe.
 
-    All members raise DamagedError if the file is damaged.
+    All methods and properties raise DamagedError if the file is damaged.
     """
 
     def __init__(self, path: Path):
-        """Raises: DamagedError if the file is missing or damaged."""
+        """Map the file. Raises DamagedError if it is missing or damaged."""
         self._arrays = MappedArrays(path)
 
     @cached_property
     def times_s(self) -> Float[np.ndarray, " T"]:
-        """The times of the pictures, in order."""
+        """The times of the pictures in seconds, in order."""
         return self._arrays["times_s"]
 
     @property
     def num_bytes(self) -> int:
-        """The size of all pictures."""
+        """The total size of the pictures in bytes."""
         return int(self._ends[-1])
 
     def nearest(self, time_s: float) -> int:
@@ -57,7 +57,7 @@ class StoredThumbnails:
         return min(candidates, key=lambda number: abs(self.times_s[number] - time_s))
 
     def at(self, time_s: float) -> bytes | None:
-        """Return the picture nearest to a time, as WebP; None if it is more than `MAX_DISTANCE_S` away."""
+        """Return the picture nearest to a time as WebP, or None if it is more than `MAX_DISTANCE_S` away."""
         number = self.nearest(time_s)
         is_near = abs(self.times_s[number] - time_s) <= MAX_DISTANCE_S + _EPSILON_S
         return self.picture(number) if is_near else None
@@ -78,16 +78,16 @@ class StoredThumbnails:
 
 
 class ThumbnailFiles:
-    """The thumbnail files of a library. The files that were used last stay memory-mapped. Thread-safe."""
+    """The thumbnail files of a library. Recently used files stay memory-mapped. Thread-safe."""
 
     def __init__(self, library: Path) -> None:
         self._library = library
-        # {content stamp: file} in the order of their last use; stamps change when a video is indexed again
+        # content stamp -> file, in the order of the last use; stamps change when a video is indexed again
         self._open: OrderedDict[str, StoredThumbnails] = OrderedDict()
         self._lock = threading.Lock()
 
     def of(self, record: VideoRecord) -> StoredThumbnails | None:
-        """Return the thumbnails of a video; None if it has none, or if their file is damaged."""
+        """Return the thumbnails of a video, or None if it has none or their file is damaged."""
         stamp = content_stamp(record)
         with self._lock:
             if (video := self._open.get(stamp)) is not None:
@@ -102,9 +102,9 @@ class ThumbnailFiles:
         return video
 
     def at(self, record: VideoRecord, time_s: float) -> bytes | None:
-        """Return the picture nearest to a time, as WebP; None if no picture is within 0.5 s.
+        """Return the picture nearest to a time as WebP, or None if no picture is within 0.5 s.
 
-        For a time after the end of the video, return the last picture.
+        If the time is after the end of the video, the last picture is returned.
         """
         try:
             video = self.of(record)
@@ -119,7 +119,7 @@ def thumbnails_file(library: Path, content_hash: str) -> Path:
 
 
 def open_thumbnails(library: Path, content_hash: str) -> StoredThumbnails | None:
-    """Return the thumbnails of a video with this content hash; None if there are none, or the file is damaged."""
+    """Return the thumbnails of a video with this content hash, or None if there are none or the file is damaged."""
     path = thumbnails_file(library, content_hash)
     if not path.is_file():
         return None
@@ -129,9 +129,10 @@ def open_thumbnails(library: Path, content_hash: str) -> StoredThumbnails | None
 
 
 def write_thumbnails(library: Path, content_hash: str, thumbnails: Thumbnails) -> None:
-    """Write the thumbnails of a video atomically, by its content hash.
+    """Write the thumbnails of the video with this content hash, atomically.
 
-    Raises: UntrimmedError if the disk is full or read-only.
+    Raises:
+        UntrimmedError: The disk is full or read-only.
     """
     path = thumbnails_file(library, content_hash)
     arrays = {
@@ -149,7 +150,7 @@ def write_thumbnails(library: Path, content_hash: str, thumbnails: Thumbnails) -
 def copy_thumbnails(source: Path, target: Path, content_hashes: Iterable[str]) -> None:
     """Copy the thumbnails with these content hashes to another library, unless it already has them.
 
-    If both libraries are on one file system, they share the file.
+    If both libraries are on the same file system, they share the files (hard links).
     """
     for content_hash in content_hashes:
         old = thumbnails_file(source, content_hash)
@@ -177,7 +178,7 @@ def remove_unused_thumbnails(library: Path, content_hashes: Iterable[str]) -> No
 
 
 def remove_damaged_thumbnails(library: Path) -> list[Path]:
-    """Verify every byte of the thumbnails; remove damaged files and return their paths."""
+    """Verify every byte of the thumbnails, remove damaged files, and return their paths."""
     return remove_damaged_files(sorted((library / THUMBNAILS).glob("[!.]*")))
 
 
