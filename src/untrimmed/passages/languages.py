@@ -1,10 +1,10 @@
-"""Codes of languages. File names and streams name a language in several ways; a library stores one of them."""
+"""Convert names of languages to codes. File names and streams name a language in several ways; a library in one."""
 
 from __future__ import annotations
 
 import re
 
-# The code with two letters, then the other codes and the English name of the language.
+# for each language the code with two letters, then other codes and the English name
 _LANGUAGES = """
     ar ara arabic|bg bul bulgarian|ca cat catalan|cs ces cze czech|da dan danish|de deu ger german|el ell gre greek|
     en eng english|es spa spanish|et est estonian|fa fas per persian|fi fin finnish|fr fra fre french|he heb hebrew|
@@ -17,7 +17,7 @@ _CODES = {name: group.split()[0] for group in _LANGUAGES.split("|") for name in 
 
 
 def language_code(name: str) -> str:
-    """Return the usual code of a language, for a code or an English name. An unknown name is unchanged.
+    """Return the usual code of a language for any code or an English name. Unknown names are returned unchanged.
 
     >>> language_code("eng"), language_code("German"), language_code("por-BR"), language_code("und")
     ('en', 'de', 'pt-BR', '')

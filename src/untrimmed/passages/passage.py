@@ -22,9 +22,10 @@ class Word:
 
 @dataclass(frozen=True)
 class Passage:
-    """A piece of text with its span in one video, in seconds from the first frame.
+    """A piece of text with its span in a video, in seconds from the first frame.
 
-    Raises: ValueError if the text is empty, or if a time is not finite, negative or before `start_s`.
+    Raises:
+        ValueError: The text is empty, a time is negative or not finite, or the end is before the start.
     """
 
     text: str  # plain text on one line, without tags
@@ -34,8 +35,8 @@ class Passage:
     language: str = ""  # a code such as "en" or "pt-BR"; empty if it is unknown
     confidence: float | None = None  # from 0 to 1; None if the source does not estimate it
     words: tuple[Word, ...] = ()  # in time order; empty if the times of words are unknown
-    # The stream or file that contains the passage, if a source reads several from one video, e.g. "film.en.srt".
-    # Sentences are joined only within one track.
+    # The stream or file that contains the passage, e.g. "film.en.srt", if a source reads several for one video.
+    # Only passages of one track are joined to sentences.
     track: str = ""
 
     def __post_init__(self) -> None:

@@ -1,8 +1,8 @@
-"""Passages of text in the picture, such as captions, titles and signs, read with RapidOCR.
+"""Read text in the picture, such as captions, titles and signs, with RapidOCR.
 
 Two frames per second are decoded. A frame is read if it differs from the last frame that was read, but at most every
-two seconds. Equal lines of consecutive readings become one passage. A line appears or disappears between two readings.
-To find the time, the line's box is read in some of the frames between them.
+two seconds. Equal lines in consecutive readings become one passage. To find when a line appears or disappears between
+two readings, its box is read in some of the frames between them.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ RECOGNISER = PackagedFile(
 _FPS = 2.0
 _SHORT_SIDE = 720
 _DETECTION_SIDE = 736  # the longer side of the picture in which lines are detected; they are recognised in the frame
-_MIN_STEP_S = 2.0  # least time between two readings
-_TILES = (18, 32)  # rows and columns of the parts of a frame that are compared
-_MIN_CHANGE = 12.0  # a frame differs if the mean of a part changed by this many grey levels
+_MIN_STEP_S = 2.0  # smallest time between two readings
+_TILES = (18, 32)  # numbers of rows and columns of parts into which a frame is divided to compare it
+_MIN_CHANGE = 12.0  # a frame differs if the mean of a part has changed by this many grey levels
 _MIN_CONFIDENCE = 0.8
 _MIN_LETTERS = 2
-_SAME_TEXT = 0.8  # least similarity of two readings of one line that moved
-_SAME_PLACE_TEXT = 0.6  # least similarity of two readings of one line in the same place
-_MIN_OVERLAP = 0.5  # least intersection over union of two boxes in the same place
-_MARGIN = 0.15  # added on each side of a line whose place is read, as a share of its height
-_SAME_TIME_S = 0.3  # lines below one another are one passage if their times differ by less
+_SAME_TEXT = 0.8  # smallest similarity of two readings of a line that has moved
+_SAME_PLACE_TEXT = 0.6  # smallest similarity of two readings of a line in the same place
+_MIN_OVERLAP = 0.5  # smallest intersection over union of two boxes in the same place
+_MARGIN = 0.15  # margin on each side of a line's box when it is read, as a share of the line's height
+_SAME_TIME_S = 0.3  # lines below one another are one passage if their times differ by at most this
 _MAX_LINE_GAP = 0.8  # largest distance between two such lines, as a share of the height of a line
 
 Frame = UInt8[np.ndarray, "_ _ 3"]  # any size, because parts of frames are also read
@@ -176,7 +176,7 @@ class ScreenText(PassageSource):
 
 @dataclass
 class _Track:
-    """A line that is on screen: its readings, and its span. `end_s` is set while no reading finds the line."""
+    """A line that is on screen. `end_s` is set if the last readings did not find the line."""
 
     line: ScreenLine  # the most confident reading
     latest: ScreenLine
@@ -186,18 +186,18 @@ class _Track:
 
 @dataclass
 class _Screen:
-    """The lines that are on screen, found by reading frames in temporal order."""
+    """The lines that are on screen. Frames are read in temporal order."""
 
     reader: LineReader
-    duration_s: Callable[[], float]  # duration of the video; known after the last frame
+    duration_s: Callable[[], float]  # returns the duration of the video, which is known after the last frame
     tracks: list[_Track] = field(default_factory=list)
     count: int = 0  # number of passages
 
     def read(self, frame: Frame, time_s: float, since: Sequence[tuple[float, Frame]]) -> Iterator[Passage]:
-        """Read a frame, and yield the lines that have ended.
+        """Read a frame, and yield the lines that have disappeared.
 
-        `since` has the decoded frames before this frame, beginning with the last one that looks like the last frame
-        that was read.
+        `since` contains the decoded frames before this frame. The first of them is the last frame that looks like the
+        frame that was read before.
         """
         lines = [line for line in self.reader.lines(frame) if _is_useful(line)]
         ended = []
@@ -225,7 +225,7 @@ class _Screen:
     def _edge_s(self, frames: Sequence[tuple[float, Frame]], line: ScreenLine, *, is_start: bool) -> float:
         """Return when a line appears (`is_start`) or disappears, between the first and the last frame.
 
-        A bisection reads the line's place in frames between them. The result is halfway between two frames.
+        The line's box is read in some of the frames (bisection). The result is halfway between two frames.
         """
         low, high = 0, len(frames) - 1
         if high == 0:
@@ -259,14 +259,14 @@ class _Screen:
             max(start_s, end_s),
             source="screen",
             confidence=min(1.0, float(np.mean([track.line.confidence for track in block]))),
-            track=f"text {self.count}",  # one track each, because consecutive titles are not one sentence
+            track=f"text {self.count}",  # each has its own track, because consecutive titles are not one sentence
         )
 
 
 def passages_in(
     frames: Iterable[tuple[float, Frame]], reader: LineReader, duration_s: Callable[[], float]
 ) -> Iterator[Passage]:
-    """Yield the lines in frames with their times, in seconds. `duration_s` is called after the last frame."""
+    """Yield the lines in frames, which have times in seconds. `duration_s` is called after the last frame."""
     screen = _Screen(reader, duration_s)
     seen: Float32[np.ndarray, "R C 3"] | None = None  # tiles of the last frame that was read
     read_s = -_MIN_STEP_S
@@ -289,9 +289,9 @@ def passages_in(
 
 
 def _tiles(frame: Frame) -> Float32[np.ndarray, "R C 3"]:
-    """Return the mean brightness of each part of a frame, and how much neighbouring pixels differ in the part.
+    """Return the mean brightness of each part of a frame, and the mean differences of neighbouring pixels in it.
 
-    Thin letters hardly change a mean, but they change the differences.
+    Thin letters hardly change the mean brightness, but they change the differences.
     """
     grey = frame[::2, ::2].mean(axis=2, dtype=np.float32)
     rows, columns = (max(1, size // count) for size, count in zip(grey.shape, _TILES, strict=True))
@@ -303,14 +303,14 @@ def _tiles(frame: Frame) -> Float32[np.ndarray, "R C 3"]:
 
 
 def _is_useful(line: ScreenLine) -> bool:
-    """Whether a line is readable and has letters, unlike a clock that changes every second."""
+    """Whether a line is readable and has letters. A clock, for example, has none and changes every second."""
     letters = [character for character in line.text if character.isalpha()]
     is_ideographic = any(ord(letter) >= 0x3040 for letter in letters)
     return line.confidence >= _MIN_CONFIDENCE and (len(letters) >= _MIN_LETTERS or is_ideographic)
 
 
 def _ratio(first: str, second: str) -> float:
-    """Return the similarity of two texts, from 0 to 1, without case and blanks."""
+    """Return the similarity of two texts from 0 to 1, ignoring case and blanks."""
     return SequenceMatcher(None, _folded(first), _folded(second), autojunk=False).ratio()
 
 
@@ -323,7 +323,7 @@ def _similarity(first: ScreenLine, second: ScreenLine) -> float:
 
 
 def _is_same(first: ScreenLine, second: ScreenLine) -> bool:
-    """Whether two readings are of one line. If the boxes overlap, less similarity of the texts is required."""
+    """Whether two readings are of the same line. If the boxes overlap, the texts may be less similar."""
     ratio = _ratio(first.text, second.text)
     is_in_place = _overlap(first.box, second.box) >= _MIN_OVERLAP
     return ratio >= _SAME_TEXT or (is_in_place and ratio >= _SAME_PLACE_TEXT)
@@ -340,7 +340,7 @@ def _overlap(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def _continues(above: _Track, below: _Track) -> bool:
-    """Whether a line is the next line of a text: shown at the same time, just below, with a similar height."""
+    """Whether `below` continues the text of `above`: at the same time, just below it, with a similar height."""
     first, second = above.line, below.line
     spans = [(track.start_s, np.inf if track.end_s is None else track.end_s) for track in (above, below)]
     is_same_time = all(a == b or abs(a - b) <= _SAME_TIME_S for a, b in zip(*spans, strict=True))
@@ -351,7 +351,7 @@ def _continues(above: _Track, below: _Track) -> bool:
 
 
 def _crop(frame: Frame, box: Sequence[float]) -> Frame:
-    """Return a part of a frame with a margin."""
+    """Return the part of a frame in a box, with a margin."""
     margin = _MARGIN * (box[3] - box[1])
     left, top = (max(0, int(side - margin)) for side in box[:2])
     right, bottom = (int(side + margin) + 1 for side in box[2:])
@@ -359,5 +359,5 @@ def _crop(frame: Frame, box: Sequence[float]) -> Frame:
 
 
 def _bgr(frame: Frame) -> Frame:
-    """Return a frame with OpenCV's order of colours."""
+    """Return an RGB frame with OpenCV's order of colours."""
     return np.ascontiguousarray(frame[..., ::-1])

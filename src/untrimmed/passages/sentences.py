@@ -15,14 +15,14 @@ from untrimmed.passages.passage import Passage
 _MAX_GAP_S = 1.0
 _MAX_SENTENCE_S = 15.0
 _MAX_CHARACTERS = 300
-_MAX_OVERLAP_S = 0.05  # longer overlaps are two people who speak at the same time
+_MAX_OVERLAP_S = 0.05  # if passages overlap longer, two people speak at the same time
 _ENDS = (".", "!", "?", "…", "。", "！", "？", "♪", "]", ")", ":", ";")
 _CLOSING = "\"'”’»)"
 
 
 @dataclass(frozen=True)
 class Part:
-    """The span of one of the passages that a sentence was joined from, and the number of its characters."""
+    """The span, in seconds, of one of the passages of a sentence, and the number of its characters."""
 
     start_s: float
     end_s: float
@@ -31,7 +31,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A passage that may have been joined from several passages. `parts` contains their spans, in order."""
+    """A passage that may be joined from several passages. `parts` contains their spans, in order."""
 
     passage: Passage
     parts: tuple[Part, ...]
@@ -55,7 +55,7 @@ class Sentence:
 
 
 def sentences_of(passages: Iterable[Passage]) -> Iterator[Sentence]:
-    """Join consecutive passages of the same track until a sentence ends, or for at most 15 s.
+    """Yield sentences: consecutive passages of the same track, joined until a sentence ends or for at most 15 s.
 
     Passages that are not in time order are not joined.
     """
@@ -70,7 +70,7 @@ def sentences_of(passages: Iterable[Passage]) -> Iterator[Sentence]:
 
 
 def _continues(joined: list[Passage], passage: Passage) -> bool:
-    """Whether a passage continues the sentence of the passages before it."""
+    """Whether a passage continues the sentence of these passages."""
     last = joined[-1]
     gap_s = passage.start_s - last.end_s
     return (

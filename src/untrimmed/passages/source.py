@@ -15,8 +15,8 @@ A source reads the passages of one video at a time:
         def read(self, media, report):
             yield Passage("la la la", 1.0, 2.5, source=self.name)
 
-`untrimmed index` calls `read` for a video if the library has no passages of this source for it, or if the video, the
-`identity` or the `fingerprint` has changed since they were read. The passages of one call are committed together, so an
+`untrimmed index` calls `read` for a video that has not been read yet by this source. It calls `read` again if the
+video, the `identity` or the `fingerprint` has changed since. The passages of one call are committed together, so an
 interrupted call is repeated.
 """
 
@@ -55,9 +55,9 @@ class Media:
 
     path: Path
     duration_s: float
-    # Returns the start of each shot in seconds, the first 0. They are computed from stored frames when this is called.
+    # Returns the start of each shot in seconds; the first is 0. It computes them from stored frames.
     shot_starts_s: Callable[[], Sequence[float]] = _no_shots
-    # A decoder that the caller has already started. A source may use its child process between other uses.
+    # A decoder that the caller has already started. A source may use its child process during `read`.
     decoder: VideoReader | None = None
 
 
@@ -73,26 +73,26 @@ class ReadingReport:
         self.on_progress(done_s)
 
     def warn(self, line: str) -> None:
-        """Add a warning of one line, with the problem and how to fix it. Equal warnings are listed once."""
+        """Add a warning of one line, which describes a problem and its fix. Equal warnings are listed once."""
         if line not in self.warnings:
             self.warnings.append(line)
 
 
 class PassageSource(ABC):
-    """Reads the passages of videos. At the end of a `with` block, child processes and models are released.
+    """Reads the passages of videos. As a context manager, it stops child processes and releases models at the end.
 
-    A subclass is a dataclass, and its fields are its settings. All settings have defaults. They are JSON values,
-    because a library stores them. Creating a source is fast and loads no model; `check` is called once before the first
-    video is read.
+    A subclass is a dataclass whose fields are its settings. All settings have defaults, and are JSON values, because a
+    library stores them. Creating a source is fast and loads no model. `check` is called once, before the first video is
+    read.
     """
 
-    name: ClassVar[str]  # set by `register_source`; the `Passage.source` of its passages
-    mode: ClassVar[TextMode]  # whether its text is spoken or shown on the screen
+    name: ClassVar[str]  # set by `register_source`; each `Passage.source` must be this name
+    mode: ClassVar[TextMode]  # "said" or "written"
 
     @property
     @abstractmethod
     def identity(self) -> str:
-        """A text that names everything that affects passages, except the video: code version, model and settings.
+        """A text with everything except the video that affects passages: the version of the code, model and settings.
 
         If this text changes, all videos are read again.
         """
@@ -102,14 +102,15 @@ class PassageSource(ABC):
 
         Raises:
             ConfigError: A setting is invalid.
-            EncoderError: A package or a model is missing; the message describes how to get it.
+            EncoderError: A package or a model is missing. The message describes how to get it.
         """
         return
 
     def fingerprint(self, media: Media) -> str:
-        """Return a text that changes if files beside the video change, such as subtitle files.
+        """Return a text that changes whenever other files that are read for the video change, such as subtitle files.
 
-        If the text changes, the video is read again. This method is called in each run, so it must be fast.
+        If the text changes, the video is read again. This method is called for each video in each run, so it must be
+        fast.
         """
         return ""
 
@@ -137,7 +138,10 @@ _SOURCES: dict[str, type[PassageSource]] = {}
 
 
 def register_source(name: str) -> Callable[[S], S]:
-    """Make a source available under a name; raises ConfigError if the name is taken or not an identifier."""
+    """Return a decorator that makes a source available under a name.
+
+    The decorator raises ConfigError if another source has this name, or if it is not an identifier.
+    """
 
     def add(cls: S) -> S:
         if not name.isidentifier():

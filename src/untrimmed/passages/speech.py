@@ -1,8 +1,8 @@
-"""Passages of speech, recognised with Whisper.
+"""Recognise speech with Whisper.
 
 Sound is read in pieces, so a long file needs little memory. Silero VAD, a model in faster-whisper, finds the parts with
-voices. Only these parts are recognised. Text that Whisper often invents (loops, improbable text, lines that repeat) is
-dropped.
+voices. Only these parts are recognised. Text that Whisper probably invented is dropped: loops, improbable text, and
+lines that repeat.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ DETECTOR = PackagedFile(
     "speech recognition",
     "pip install 'untrimmed[speech]'",
 )
-_BLOCK_S = 120.0  # length of the sound in which voices are searched at a time
-_MAX_REGION_S = 28.0  # Whisper reads 30 s at a time
-_SETTLED_S = 1.0  # a region that ends later before the end of a block may continue in the next block
-_MAX_JUMP_S = 0.01  # pieces with a larger gap between them are not joined
-_SILENCE = 1e-3  # sound whose samples are all smaller is silent (-60 dB)
-_SURE_LANGUAGE = 0.8  # if the language of the first window is less probable than this, more windows are used
+_BLOCK_S = 120.0  # voices are searched in blocks of this length
+_MAX_REGION_S = 28.0  # less than the 30 s that Whisper reads at a time
+_SETTLED_S = 1.0  # a region that ends closer to the end of its block may continue in the next block
+_MAX_JUMP_S = 0.01  # pieces of sound with a larger gap between them are not joined
+_SILENCE = 1e-3  # sound is silent if all samples are smaller (-60 dB)
+_SURE_LANGUAGE = 0.8  # if the most probable language of the first window has a lower probability, more windows are used
 _LANGUAGE_WINDOWS = 3
-_MAX_COMPRESSION = 2.4  # text that zlib compresses more is a loop; this limit and the next one are Whisper's
-_MIN_LOG_PROB = -1.0  # least mean log probability of the tokens of a text
-_MAX_NO_SPEECH = 0.6  # text with a larger probability of silence must have more than `_MIN_SILENT_LOG_PROB`
+_MAX_COMPRESSION = 2.4  # text that zlib compresses by a larger factor is a loop; Whisper has the same limit
+_MIN_LOG_PROB = -1.0  # smallest mean log probability of the tokens of a text; Whisper has the same limit
+_MAX_NO_SPEECH = 0.6  # if the probability of silence is larger, the limit is `_MIN_SILENT_LOG_PROB`
 _MIN_SILENT_LOG_PROB = -0.5
-_MAX_RATE = 40.0  # most characters per second; normal speech has about 15
-_MAX_EQUAL_LINES = 2  # number of equal lines in a row that are kept
+_MAX_RATE = 40.0  # largest number of characters per second; normal speech has about 15
+_MAX_EQUAL_LINES = 2  # largest number of consecutive equal lines; further ones are dropped
 _SENTENCE_END = re.compile(r"[.?!…。？！]['\"”’)»]*$")
 
 Samples = Float32[np.ndarray, " N"]
@@ -105,7 +105,7 @@ class Recogniser:
             self._model = WhisperModel(
                 str(folder), device="cuda" if has_gpu else "cpu", compute_type="float16" if has_gpu else "int8"
             )
-        # CTranslate2 and the tokenizer raise plain exceptions.
+        # CTranslate2 and the tokenizer raise plain exceptions
         except Exception as error:
             raise EncoderError(
                 f"{folder}: the speech model cannot be loaded ({one_line(error)}); fetch it again, or name another "
@@ -127,7 +127,7 @@ class Recogniser:
         return texts
 
     def _recognise(self, samples: Samples, language: str, **options: Any) -> list[SpokenText]:
-        # Temperature 0 alone makes results repeatable. Earlier text is not used, because errors in it would spread.
+        # Results are repeatable with temperature 0 only. Without `condition_on_previous_text`, errors do not spread.
         segments, _ = self._model.transcribe(
             samples,
             language=language,
@@ -161,7 +161,7 @@ class Speech(PassageSource):
 
     @property
     def identity(self) -> str:
-        """The versions of this code and faster-whisper, the digest of the model, and the language."""
+        """The versions of this code and of faster-whisper, the digest of the model, and the language."""
         return self._identity
 
     def check(self) -> None:
@@ -182,7 +182,8 @@ class Speech(PassageSource):
         """Yield the recognised sentences of a video, in order."""
         from faster_whisper.vad import VadOptions, get_speech_timestamps
 
-        # 0.5 s of silence separates regions. With 0.4 s added at both sides, fewer words are wrong than with 0.2 s.
+        # 0.5 s of silence separates regions. With 0.4 s of padding on both sides, fewer words are wrong than with 0.2
+        # s.
         options = VadOptions(max_speech_duration_s=_MAX_REGION_S, min_silence_duration_ms=500, speech_pad_ms=400)
 
         def find(samples: Samples) -> list[tuple[int, int]]:
@@ -232,7 +233,7 @@ class Speech(PassageSource):
                     yield from passages_of(text, window, language)
 
     def _language(self, first: list[list[Region]], windows: Iterator[list[Region]]) -> tuple[str, list[list[Region]]]:
-        """Return the language, and the windows that were read to find it."""
+        """Return the language, and the windows that were read to detect it (`first`, and possibly more)."""
         supported = self._recogniser.languages
         if self.language:
             if self.language not in supported:
@@ -251,8 +252,8 @@ class Speech(PassageSource):
 def find_regions(pieces: Iterable[SoundPiece], find: Callable[[Samples], list[tuple[int, int]]]) -> Iterator[Region]:
     """Yield the parts of the sound with voices, in order.
 
-    `find` gets about two minutes of sound at a time. It returns the parts with voices, each as the index of its first
-    sample and the index after its last sample.
+    `find` is called with about two minutes of sound at a time. It returns the parts with voices: the index of the first
+    sample of each, and the index after its last sample.
     """
     block = np.zeros(0, np.float32)
     start_s = 0.0
@@ -270,7 +271,9 @@ def find_regions(pieces: Iterable[SoundPiece], find: Callable[[Samples], list[tu
         for region in _regions_in(block, start_s, find):
             first = round((region.start_s - start_s) * SOUND_HZ)
             if first + len(region.samples) > settled:
-                keep_from = min(keep_from, first)  # it may go on, so it is searched again with the next block
+                keep_from = min(
+                    keep_from, first
+                )  # it may continue, so it is searched again with the next block
                 break
             yield region
         start_s += keep_from / SOUND_HZ
@@ -286,7 +289,7 @@ def _regions_in(block: Samples, start_s: float, find: Callable[[Samples], list[t
 
 
 def join_regions(regions: Iterable[Region]) -> Iterator[list[Region]]:
-    """Yield windows: consecutive regions whose total length is at most 28 s.
+    """Yield windows of consecutive regions with a total length of at most 28 s.
 
     Whisper needs the same time for a window of any length, so short regions are recognised together.
     """
@@ -328,14 +331,14 @@ def _sentences(words: Iterable[tuple[Word, float]]) -> Iterator[list[tuple[Word,
 
 
 def _passage(sentence: list[tuple[Word, float]], shift_s: float, region: Region, language: str) -> Passage | None:
-    """Return a sentence as a passage, or None if it has no text or is too fast to be spoken."""
+    """Return a sentence as a passage, or None if it has no text or too many characters per second to be speech."""
     low_s, high_s = max(0.0, region.start_s), max(0.0, region.start_s + region.length_s)
     words = []
     for word, _ in sentence:
         start_s, end_s = np.clip([word.start_s + shift_s, word.end_s + shift_s], low_s, high_s).tolist()
         if word.text.strip():
             words.append(Word(word.text.strip(), start_s, max(start_s, end_s)))
-    text = " ".join("".join(word.text for word, _ in sentence).split())  # words of Whisper begin with their space
+    text = " ".join("".join(word.text for word, _ in sentence).split())  # Whisper's words begin with a space
     if not any(character.isalnum() for character in text):
         return None
     span_s = words[-1].end_s - words[0].start_s
@@ -354,7 +357,7 @@ def _passage(sentence: list[tuple[Word, float]], shift_s: float, region: Region,
 
 
 def _without_repeats(passages: Iterable[Passage]) -> Iterator[Passage]:
-    """Yield passages, at most two with the same text in a row. Whisper repeats lines if it hears music or noise."""
+    """Yield passages, at most two consecutive ones with the same text. Whisper repeats lines in music or noise."""
     last = ""
     count = 0
     for passage in passages:

@@ -1,4 +1,4 @@
-"""Locates Whisper models in CTranslate2's format: by name, hub id or folder."""
+"""Locate Whisper models in CTranslate2's format by name, hub id or folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from untrimmed.encoders.hub.weights import DIGEST_LENGTH, answer_within, is_hub_
 from untrimmed.errors import EncoderError, UnknownNameError, one_line
 
 DEFAULT_MODEL = "base"
-# Names of models on the hub. All are OpenAI's Whisper (MIT), converted.
+# short name -> hub id; all are converted from OpenAI's Whisper (MIT)
 MODELS = {
     "tiny": "Systran/faster-whisper-tiny",
     "base": "Systran/faster-whisper-base",
@@ -27,7 +27,7 @@ LANGUAGES = frozenset(_LANGUAGES.split())  # Whisper's codes of languages
 _WEIGHTS = "model.bin"
 _NEEDED = (_WEIGHTS, "config.json", "tokenizer.json")
 _DOWNLOADED = [*_NEEDED, "preprocessor_config.json", "vocabulary.*"]
-_TIMEOUT_S = 5.0  # the hub is unreachable if it has not answered after this time
+_TIMEOUT_S = 5.0  # if the hub has not answered by then, it counts as unreachable
 _INSTALL = "pip install 'untrimmed[speech]'"
 
 
@@ -73,7 +73,7 @@ def _on_hub(hub_id: str) -> Path:
     try:
         return _checked(Path(snapshot_download(hub_id, allow_patterns=_DOWNLOADED, local_files_only=True)))
     except (LocalEntryNotFoundError, EncoderError):
-        pass  # it is not in the cache, or incomplete
+        pass  # the model is not in the cache, or not complete
     try:
         api = HfApi()
         answer_within(_TIMEOUT_S, lambda: api.model_info(hub_id, timeout=_TIMEOUT_S))

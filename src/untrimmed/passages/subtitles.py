@@ -32,7 +32,7 @@ _MAX_FILES = 64
 @register_source("subtitle")
 @dataclass(frozen=True)
 class Subtitles(PassageSource):
-    """Reads all subtitles of a video. Bitmap subtitles (DVD, Blu-ray, DVB) are named in a warning."""
+    """Reads all subtitles of a video. Bitmap subtitles (DVD, Blu-ray, DVB) are not read; a warning lists them."""
 
     mode: ClassVar[TextMode] = "said"
     _reader: SubtitleReader = field(default_factory=SubtitleReader, init=False, repr=False, compare=False)
@@ -41,11 +41,11 @@ class Subtitles(PassageSource):
 
     @property
     def identity(self) -> str:
-        """The version of the parser. This source does not have settings."""
+        """The version of the parser. This source has no settings."""
         return f"subtitle-{_VERSION}"
 
     def fingerprint(self, media: Media) -> str:
-        """Return name, size and time of last change of each subtitle file of the video."""
+        """Return the name, size and time of the last change of each subtitle file of the video."""
         states = []
         for path in self.files(media.path):
             try:

@@ -1,4 +1,4 @@
-"""The words of a text, for the full-text index, for exact phrases and for marking matches.
+"""Split texts into words, for the full-text index, for exact phrases and to mark matches.
 
 Words are compared without case and accents. In scripts without blanks between words (Chinese, Japanese, Thai), each
 character counts as a word, so that an exact phrase can be found.
@@ -16,7 +16,7 @@ _UNSPACED = (
 )
 _WORD = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\W_])+(?:['’](?:(?![{_UNSPACED}])[^\W_])+)*")
 _QUOTED = re.compile(r'"([^"]*)"|“([^”]*)”|„([^“”]*)[“”]|«([^»]*)»')
-# English words that do not describe the content of a passage. They are used only if a query has no other words.
+# English words that do not describe the content of a passage. They are ignored in a query that has other words.
 _STOP_WORDS = """
     a about after all also am an and any are as at be because been before being both but by can could did do does dont
     during each few for from had has have he her here him his how i if im in into is it its just me more most my no not
@@ -24,13 +24,13 @@ _STOP_WORDS = """
     under until up us very was we were what when where which while who will with would you your youre
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-_WHOLE_TEXT = 0.95  # strength of a passage that contains the whole text, word for word
-MAX_WORD = 40  # longer words are cut, in the index and in queries
+_WHOLE_TEXT = 0.95  # strength of a passage that contains the whole text of the query, word for word
+MAX_WORD = 40  # longer words are truncated, in the index and in queries
 
 
 @dataclass(frozen=True)
 class TextWord:
-    """A word in the form in which words are compared, and its place in the text: `text[start:end]`."""
+    """A word of a text, as `text[start:end]`, and the form in which it is compared with other words."""
 
     form: str
     start: int
@@ -63,7 +63,7 @@ def folded(word: str) -> str:
 
 
 def indexed_text(text: str) -> str:
-    """Return the words of a text, separated by blanks, for the full-text index.
+    """Return the words of a text in compared form, separated by blanks, for the full-text index.
 
     >>> indexed_text("Don't panic!")
     'dont panic'
@@ -94,14 +94,14 @@ class TextQuery:
         return cls(plain, tuple(content or forms), tuple(filter(None, phrases)))
 
     def matches(self, text: str) -> list[TextWord]:
-        """Return the words of a text that the query contains. Stop words count only inside an exact phrase."""
+        """Return the words of a text that are in the query. Stop words are only returned as parts of exact phrases."""
         single = set(self.words)
         matches = {word for word in words_of(text) if word.form in single}
         matches.update(word for place in self.phrase_places(text) for word in place)
         return sorted(matches, key=lambda word: word.start)
 
     def phrase_places(self, text: str) -> list[list[TextWord]]:
-        """Return the words of each place in a text where a phrase of the query is, in order."""
+        """Return each occurrence of a phrase of the query in a text, in order: the words of the phrase."""
         words = words_of(text)
         places = [
             words[start : start + len(phrase)]

@@ -1,4 +1,4 @@
-"""Answer a query from pictures and passages together."""
+"""Answer a query with both pictures and passages."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from untrimmed.search.query.hits import Hit, Hits
 from untrimmed.search.query.query import Cutoff, GroupBy
 from untrimmed.span import Evidence, Moment
 
-_TOGETHER_S = 3.0  # passages for different parts of a query belong together if the gap between them is at most this
-_SNAP_S = 0.5  # a moment extends beyond its passage to a shot change that is at most this far away
-_MAX_PASSAGES = 80  # of a video, if all of its moments are requested
-_EDGE_S = 1e-3  # in a curve of passages, the time in which the strength rises at the start of a passage
+_TOGETHER_S = 3.0  # passages that match different parts of a query belong together if the gap is at most this
+_SNAP_S = 0.5  # a moment is extended beyond its passage to a shot change that is at most this far away
+_MAX_PASSAGES = 80  # largest number of passages of a video if all of its moments are requested
+_EDGE_S = 1e-3  # in a curve of passages, the strength rises in this time at the start of a passage
 _SAMPLE_SIZE = 16  # number of videos from which the usual relevance of frames is estimated
 
 T = TypeVar("T")
@@ -36,9 +36,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class FusedQuery:
-    """A query prepared for one version of a library: the passages that were found, and the query for frames.
+    """A query, prepared for one version of a library: its matching passages, and the query for frames (`prepared`).
 
-    Without `prepared`, only passages are searched.
+    If `prepared` is None, only passages are searched.
     """
 
     view: View
@@ -64,7 +64,7 @@ class FusedQuery:
         matches = []
         per_video = _MAX_PASSAGES if cutoff.moments == "all" else max(PASSAGES_OF_VIDEO, cutoff.moments)
         for part in parts:
-            # Weak matches disturb the ranking of frames, but not a search for passages.
+            # weak matches disturb the ranking of frames, but not a search for passages only
             least = 0.0 if part.is_required else settings.least_strength
             part_settings = replace(settings, least_strength=least)
             limit = 2 * cutoff.limit
@@ -73,7 +73,10 @@ class FusedQuery:
 
     @property
     def has_passages(self) -> bool:
-        """Whether a passage matches, or some part must match a passage. Otherwise only frames are searched."""
+        """Whether a passage matches, or a part of the query must match a passage.
+
+        Otherwise only frames are searched.
+        """
         return any(self.matches) or any(part.is_required for part in self.parts)
 
     def hits(
@@ -228,7 +231,7 @@ class FusedQuery:
         return _VideoWithPassages(candidate, tuple(moments))
 
     def _group_at(self, video_id: str, passage: ScoredPassage) -> list[ScoredPassage]:
-        """Return this passage with the strongest passages of the other parts of the query at about the same time."""
+        """Return this passage, and the strongest passage for each other part of the query at about the same time."""
         span = passage.match.sentence.passage
         group = [passage]
         for by_video in self.matches:
@@ -246,7 +249,7 @@ class FusedQuery:
         return group
 
     def _widened(self, video_id: str, start_s: float, end_s: float) -> tuple[float, float]:
-        """Return a span, extended on each side to a shot change if one is near."""
+        """Return a span, extended on each side to a shot change at most half a second away, if there is one."""
         shots = None if self.prepared is None else self.prepared.shot_starts_s(video_id)
         if shots is not None and len(shots):
             before = shots[(shots <= start_s) & (shots >= start_s - _SNAP_S)]
@@ -277,7 +280,7 @@ class FusedQuery:
         return moments[:limit]
 
     def _coarse_curve(self, video_id: str, seen: dict[str, float], points: int) -> tuple[float, ...]:
-        """Return the curve of a hit. Its maximum is the score of the frames, if they are searched."""
+        """Return the curve of a hit. If frames are searched, its maximum is their score."""
         curve = self._if_answered(partial(self.relevance, video_id))
         if curve is None:
             return ()

@@ -1,10 +1,10 @@
 """The table of passages of a library: one row per sentence, and one row per reading.
 
-A *reading* is everything that one source read from one video. It is added in one commit, so a video never has a part of
-a reading. A new reading of the same video and source replaces the old one: the next commit removes the old reading,
-which is ignored until then. Each reading has one additional row with the number -1, written last. This row describes
-the reading, so that a video without text is not read again. When a file is moved, its passages are kept. Passages of an
-older content of the file are ignored until the next indexing run replaces them.
+A *reading* is everything that one source read from one video. It is added in one commit, so it is never stored in part.
+A new reading of the same video and source replaces the old one: the next commit removes the old reading, which is
+ignored until then. Each reading has one additional row with the number -1, which describes the reading. Because of it,
+a video without text is not read again. When a file is moved, its passages are kept. If the content of a file has
+changed, its passages are ignored until the next indexing run replaces them.
 
 Lance has two inverted indices of words: one for spoken passages and one for written passages. Rows of recent commits
 are not in the indices yet, so Lance scans these rows in each search. The vectors are cached in the same way as frame
@@ -43,13 +43,13 @@ _ROWS_AT_A_TIME = 1 << 14
 _COLUMNS = ["reading", "video_id", "number", "start_s", "content", "said", "written", "vector"]
 _WITHOUT_VECTOR = ["reading", "video_id", "number", "start_s", "content"]
 _WORDS = [field.name for field in fields(Passage)].index("words")
-_DIGEST_SIZE = 8  # bytes before `content` and before `vector`
+_DIGEST_SIZE = 8  # number of bytes of the digest that precedes the values of `content` and `vector`
 _Row: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
 class StoredPassage:
-    """A sentence of a video with its vector, which is empty if the encoder has no vectors of sentences."""
+    """A sentence of a video and its vector. The vector is empty if the encoder has no vectors of sentences."""
 
     sentence: Sentence
     vector: Float16[np.ndarray, " D"]
@@ -128,7 +128,7 @@ class PassageTable(LanceTable):
             yield row["video_id"], row["reading"], row["number"], row["start_s"], self._checked(row, "vector")
 
     def passages_at(self, places: Collection[tuple[str, int]], video_ids: Sequence[str]) -> Iterator[PassageMatch]:
-        """Yield the passages with these readings and numbers, of these videos."""
+        """Yield the passages of these videos at these places. A place is a reading's id and a passage's number."""
         if not places:
             return
         numbers = ", ".join(sorted({str(number) for _, number in places}))
@@ -137,7 +137,7 @@ class PassageTable(LanceTable):
                 yield self._match(row)
 
     def _rows(self, video_ids: Sequence[str], names: Sequence[str], condition: str = "true") -> Iterator[_Row]:
-        """Yield columns of the passages of these videos, sorted by video, then by time."""
+        """Yield the rows of the passages of these videos, with columns `names`, sorted by video, then by time."""
         table = self._open_table()
         if table is None:
             return
@@ -153,9 +153,9 @@ class PassageTable(LanceTable):
     def search(
         self, query: TextQuery, mode: TextMode, *, limit: int, among: Collection[str] | None = None
     ) -> list[PassageMatch]:
-        """Return the passages with the highest BM25 score for the words of a query.
+        """Return the `limit` passages with the highest BM25 scores for the words of a query.
 
-        Each passage contains all phrases of the query, and at least one of its words. With `among`, only videos with
+        Each contains all phrases of the query, and at least one of its words. If `among` is given, only videos with
         these ids are searched.
         """
         table = self._open_table()
@@ -177,7 +177,7 @@ class PassageTable(LanceTable):
         return PassageMatch(row["video_id"], row["reading"], row["number"], _sentence(self._checked(row, "content")))
 
     def _checked(self, row: _Row, column: str) -> bytes:
-        """Return a column of a row without its digest."""
+        """Return a column of a row without its digest. Raises IndexMismatchError if the digest is wrong."""
         if (value := _unsealed(row, column)) is None:
             raise IndexMismatchError(f"{self._name}: a passage is damaged; run: untrimmed doctor --repair")
         return value
@@ -222,9 +222,9 @@ class PassageTable(LanceTable):
     ) -> StoredReading:
         """Add a reading with its passages and remove the readings with the ids in `replaces`.
 
-        The passages are written while they are read, so little memory is needed for any number of them. If reading
-        raises an error, nothing is committed. `warnings` may grow while passages are read. Return the reading with its
-        number of passages and the warnings.
+        Returns the reading with its number of passages and the warnings. Passages are written while they are read, so
+        any number of them needs little memory. If reading them raises an error, nothing is committed. `warnings` may
+        grow while passages are read.
         """
         number = 0
 
@@ -318,13 +318,13 @@ class PassageTable(LanceTable):
                     table.optimize.optimize_indices()
 
     def finish(self) -> None:
-        """Compact the table if something was committed. Called at the end of each change of the library."""
+        """Compact the table if something was committed. It is called at the end of each change of the library."""
         if self._commits:
             self.compact()
             self.readings()  # writes the copy of the readings
 
     def _create_indices(self) -> None:
-        """Create the indices that are missing: by video, and of the words of each mode."""
+        """Create missing indices: of the videos' ids, and of the words of each mode."""
         table = self._open_table()
         assert table is not None, "the table has just been opened"
         present = {name for index in table.describe_indices() for name in index.field_names}
@@ -422,6 +422,6 @@ def _sealed(row: _Row, value: bytes) -> bytes:
 
 
 def _unsealed(row: _Row, column: str) -> bytes | None:
-    """Return the value that `_sealed` was given; None if the value or its place has changed."""
+    """Return the value that `_sealed` was given, or None if the value or its place has changed."""
     value: bytes = (row[column] or b"")[_DIGEST_SIZE:]
     return value if row[column] == _sealed(row, value) else None

@@ -18,7 +18,10 @@ from untrimmed.search.store.records import PASSAGES, READINGS_COPY, newest_commi
 
 @dataclass(frozen=True)
 class StoredReading:
-    """What one source read from one video. It is valid while video, source and files beside the video are unchanged."""
+    """What one source read from one video.
+
+    It is valid as long as the video, the source and other files are unchanged.
+    """
 
     video_id: str
     source: str
@@ -34,16 +37,16 @@ class StoredReading:
 
 
 def read_readings_copy(folder: Path, commit: list[Any] | None) -> list[StoredReading] | None:
-    """Return the readings with passages from the copy; None if there is no valid copy for this commit."""
+    """Return the readings with passages in the copy, or None if there is no valid copy for this commit."""
     rows = read_copy(folder / READINGS_COPY, commit)
     try:
         return None if rows is None else [StoredReading(**{**row, "warnings": tuple(row["warnings"])}) for row in rows]
-    except (TypeError, KeyError):  # another program wrote it
+    except (TypeError, KeyError):  # another program wrote the file
         return None
 
 
 def write_readings_copy(folder: Path, version: int, readings: list[StoredReading]) -> None:
-    """Write the copy of the readings if the readings are from the newest version and the folder is writable."""
+    """Write the copy of the readings, if they are those of the newest version and the folder is writable."""
     with contextlib.suppress(OSError):
         commit = newest_commit(folder, PASSAGES)
         used = [reading for reading in readings if reading.num_passages]
