@@ -2,6 +2,7 @@
 
 import io
 import struct
+from dataclasses import replace
 
 import av
 import numpy as np
@@ -12,9 +13,9 @@ from tests.media import constant_stamps, read_clock, write_clip
 from tests.unusual_media import make_unusual
 from tests.video.test_unusual_cuts import small_frames
 from untrimmed.errors import VideoError
-from untrimmed.video.decode import open_video
+from untrimmed.video.decode import MediaProblemError, open_video
 from untrimmed.video.process import Limits
-from untrimmed.video.proxy import MP4, WEBM, write_proxy
+from untrimmed.video.proxy import MP4, WEBM, check_proxy, write_proxy
 from untrimmed.video.reader import ProxyWriter, frame_at
 
 FPS = 50.0
@@ -118,12 +119,35 @@ def test_without_an_encoder_of_h264_a_proxy_is_webm(clip, tmp_path):
         open_video(str(clip), **arguments) as sound,
         (tmp_path / "out").open("wb") as out,
     ):
-        end_s = write_proxy(video, sound, 0, (5.0, 6.0), out, WEBM, lambda _: None, is_sought=True)
-    assert end_s == pytest.approx(6.0)
+        cut = write_proxy(video, sound, 0, (5.0, 6.0), out, WEBM, lambda _: None, is_sought=True)
+    assert cut.end_s == pytest.approx(6.0)
     with av.open(str(tmp_path / "out")) as container:
         assert (container.format.name, container.streams.audio[0].codec.name) == ("matroska,webm", "opus")
         frames = list(container.decode(video=0))
     assert [read_clock(frame.to_ndarray(format="rgb24")) for frame in frames] == list(range(125, 150))
+
+
+def test_a_proxy_with_another_middle_or_end_is_refused(clip, tmp_path):
+    arguments = {"max_pixels": 1 << 26, "error_log": str}
+    out = tmp_path / "out"
+
+    def write_span(start_s, end_s):
+        with open_video(str(clip), **arguments) as video, out.open("wb") as file:
+            return write_proxy(video, None, 0, (start_s, end_s), file, MP4, lambda _: None, is_sought=True)
+
+    def check(cut):
+        with open_video(str(out), **arguments) as proxy:
+            check_proxy(proxy, cut, 3.0)
+
+    other = write_span(3.02, 4.02)
+    cut = write_span(3.0, 4.0)
+    check(cut)
+    for name, expected in {"middle": "3.50", "last": "3.98"}.items():
+        with pytest.raises(MediaProblemError, match=expected):
+            check(replace(cut, **{name: replace(getattr(cut, name), picture=other.first.picture)}))
+    out.write_bytes(out.read_bytes()[: out.stat().st_size * 2 // 3])
+    with pytest.raises(MediaProblemError, match=r"3\.98"):
+        check(cut)
 
 
 def test_spans_and_files_that_cannot_be_shown_are_refused(clip, tmp_path):

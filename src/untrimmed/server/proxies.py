@@ -20,10 +20,11 @@ import anyio
 from filelock import FileLock, Timeout
 
 from untrimmed.errors import VideoError, shown
-from untrimmed.search.store.proxies import PROXIES, proxy_name, remove_oldest_proxies
+from untrimmed.search.store.proxies import PROXIES, named_by_hash, proxy_name, remove_oldest_proxies
 from untrimmed.search.store.records import VideoRecord
 from untrimmed.server.media import MediaFile, require_free_space
 from untrimmed.server.problems import PublicError
+from untrimmed.video.messages import identity_of
 from untrimmed.video.process import Limits
 from untrimmed.video.reader import ProxyWriter
 
@@ -66,12 +67,6 @@ def kind_of(head: bytes) -> str:
         return f'video/mp4; codecs="avc1.{profile_and_level}{sound}"'
     codec = "vp9" if b"V_VP9" in head else "vp8"
     return f'video/webm; codecs="{codec}{",opus" if b"A_OPUS" in head else ""}"'
-
-
-def _opened(path: Path) -> tuple[MediaFile, io.FileIO]:
-    stream = io.FileIO(path)
-    os.utime(path)
-    return MediaFile(path, os.fstat(stream.fileno()), kind_of(os.pread(stream.fileno(), _HEAD_BYTES, 0))), stream
 
 
 class Rendering:
@@ -118,6 +113,7 @@ class Proxies:
         self._in_use: FileLock | None = None  # in the temporary folder
         self._renderings: dict[str, Rendering] = {}
         self._lock = threading.RLock()
+        self._checked: dict[Path, list[int]] = {}  # the states of cached files that were compared with their hashes
         self._all = [ProxyWriter(limits=_LIMITS) for _ in range(children)]
         self._writers: queue.LifoQueue[ProxyWriter] = queue.LifoQueue()
         for writer in self._all:
@@ -141,20 +137,34 @@ class Proxies:
                     self._cancel(abandoned)
                 try:
                     folder = self._folder()
-                    with contextlib.suppress(FileNotFoundError):
-                        return _opened(folder / name)
+                    if (cached := self._cached(folder, name)) is not None:
+                        return cached
                     self._require_capacity(folder)
                     rendering = Rendering(folder / f".{name}.{secrets.token_hex(4)}")
                 except OSError as error:
                     raise PublicError(507, f"the proxy cannot be stored ({error.strerror}); free space") from None
                 self._renderings[name] = rendering
-                arguments = rendering, folder / name, file, start_s, end_s
+                arguments = rendering, name, file, start_s, end_s
                 threading.Thread(target=self._render, args=arguments, daemon=True, name="proxy").start()
             rendering.num_viewers += 1
             if rendering.timer is not None:
                 rendering.timer.cancel()
                 rendering.timer = None
             return rendering
+
+    def _cached(self, folder: Path, name: str) -> tuple[MediaFile, io.FileIO] | None:
+        """Return a cached proxy and an open stream of it. A file that has changed since it was rendered is removed."""
+        for path in folder.glob(f"{name}-*"):
+            with contextlib.suppress(OSError):
+                if self._checked.get(path) != _state(path) and named_by_hash(path, name) != path:
+                    path.unlink()
+                    continue
+                stream = io.FileIO(path)
+                os.utime(path)
+                self._checked[path] = _state(path)
+                kind = kind_of(os.pread(stream.fileno(), _HEAD_BYTES, 0))
+                return MediaFile(path, os.fstat(stream.fileno()), kind), stream
+        return None
 
     def _require_capacity(self, folder: Path) -> None:
         if sum(rendering.writer is None for rendering in self._renderings.values()) >= _MAX_WAITING:
@@ -192,7 +202,7 @@ class Proxies:
         if self._in_use is not None:
             self._in_use.release()
 
-    def _render(self, rendering: Rendering, path: Path, file: MediaFile, start_s: float, end_s: float) -> None:
+    def _render(self, rendering: Rendering, name: str, file: MediaFile, start_s: float, end_s: float) -> None:
         writer = self._writers.get()
         rendering.error = VideoError(f"{shown(file.path)}: the proxy could not be rendered; try again")
         try:
@@ -212,13 +222,13 @@ class Proxies:
                 self._renderings = {name: other for name, other in self._renderings.items() if other is not rendering}
                 with contextlib.suppress(OSError):
                     if rendering.error is None:
-                        os.replace(rendering.path, path)
+                        os.replace(rendering.path, named_by_hash(rendering.path, name))
                     else:
                         rendering.path.unlink()
                 rendering.is_done = True
                 if rendering.num_viewers == 0:
                     rendering.close()
-            remove_oldest_proxies(path.parent, self.max_bytes)
+            remove_oldest_proxies(rendering.path.parent, self.max_bytes)
 
     def _cancel_unused(self, rendering: Rendering) -> None:
         with self._lock:
@@ -249,6 +259,11 @@ class Proxies:
         folder = Path(self._temporary.name) / PROXIES
         folder.mkdir()
         return folder
+
+
+def _state(path: Path) -> list[int]:
+    status = path.stat()
+    return [*identity_of(status), status.st_ctime_ns]
 
 
 def _remove_abandoned() -> None:

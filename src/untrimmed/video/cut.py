@@ -41,10 +41,14 @@ class SeekError(Exception):
 
 @dataclass(frozen=True)
 class ShownFrame:
-    """A decoded frame. `time_s` is the middle of the time for which it is on screen, in seconds of the source video."""
+    """A decoded frame. `time_s` is the middle of the time for which it is on screen, in seconds of the source video.
+
+    `picture` is the frame as it was encoded: upright, scaled and in YUV.
+    """
 
     time_s: float
     frame: VideoFrame
+    picture: VideoFrame
 
 
 @dataclass(frozen=True)
@@ -141,7 +145,7 @@ class CutWriter:
         picture.duration = round((last_s - self.start_s) * VIDEO_TICKS) - picture.pts
         self._container.mux(self._picture.encode(picture))
         self.picture_until_s = last_s
-        self.last = ShownFrame((first_s + last_s) / 2, frame)
+        self.last = ShownFrame((first_s + last_s) / 2, frame, picture)
         self.first = self.first or self.last
         if self.middle is None or first_s <= (self.start_s + self.end_s) / 2:
             self.middle = self.last

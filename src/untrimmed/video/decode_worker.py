@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, astuple, replace
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import av
 from av.video.frame import VideoFrame
@@ -49,6 +49,9 @@ from untrimmed.video.pictures import Pictures, read_pictures
 from untrimmed.video.sampling import FrameSampler
 from untrimmed.video.timeline import EPSILON_S, FramesFrom, SampleGrid, SampleTimes
 from untrimmed.video.timing import Timing
+
+if TYPE_CHECKING:
+    from untrimmed.video.cut import WrittenClip
 
 HEARTBEAT_S = 1.0
 MAX_LOG_BYTES = 1 << 20
@@ -344,12 +347,12 @@ class Worker:
         file ends.
         """
         # this module imports numpy, which would delay sampling
-        from untrimmed.video.cut import SeekError, WrittenClip, write_cut
+        from untrimmed.video.cut import SeekError, write_cut
 
         span_s = request["start_s"], request["end_s"]
         args = span_s, request["out"], request["format"], self._on_progress
 
-        def send(cut: WrittenClip, video: OpenVideo) -> None:
+        def send(cut: "WrittenClip", video: OpenVideo) -> None:
             pixels, form = self._small(cut.middle.frame, video, request)
             self._send({"kind": "frames", "times_s": [cut.middle.time_s], "form": form}, [pixels])
             self._send({"kind": "end", "end_s": cut.end_s})
@@ -368,7 +371,15 @@ class Worker:
             send(write_cut(video, origin, *args, is_sought=False), video)
 
     def proxy(self, request: dict[str, Any]) -> None:
-        """Write a proxy of a span to a new file. Send `end` with the time of the video at which the new file ends."""
+        """Write a proxy of a span to a new file and check it. Send `end` with the time of the video at which it ends."""
+        from untrimmed.video.proxy import check_proxy
+
+        cut = self._write_proxy(request)
+        with self._open({"path": request["out"]}) as proxy:
+            check_proxy(proxy, cut, request["start_s"])
+        self._send({"kind": "end", "end_s": cut.end_s})
+
+    def _write_proxy(self, request: dict[str, Any]) -> "WrittenClip":
         from untrimmed.video.cut import SeekError
         from untrimmed.video.proxy import proxy_encoding, write_proxy
 
@@ -380,12 +391,9 @@ class Worker:
                 origin = first.pts if first is not None else None
                 if origin is not None and span_s[0] > 0 and video.container.format.name in SEEKABLE:
                     with contextlib.suppress(SeekError):
-                        end_s = write_proxy(video, sound, origin, *args, is_sought=True)
-                        self._send({"kind": "end", "end_s": end_s})
-                        return
+                        return write_proxy(video, sound, origin, *args, is_sought=True)
             with self._open_threaded(request) as video:
-                end_s = write_proxy(video, sound, origin, *args, is_sought=False)
-                self._send({"kind": "end", "end_s": end_s})
+                return write_proxy(video, sound, origin, *args, is_sought=False)
 
     @contextlib.contextmanager
     def _open_threaded(self, request: dict[str, Any]) -> Iterator[OpenVideo]:

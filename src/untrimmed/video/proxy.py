@@ -11,15 +11,19 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 import av
+from av.video.frame import VideoFrame
+from av.video.reformatter import VideoReformatter
 
-from untrimmed.video.cut import CutWriter, SeekError, VideoEncoding
+from untrimmed.video.cut import CutWriter, SeekError, VideoEncoding, WrittenClip
 from untrimmed.video.decode import SEEKABLE, MediaProblemError, OpenVideo, decode_packet, read_packets
 from untrimmed.video.sampling import FrameSampler
-from untrimmed.video.timeline import EPSILON_S, FramesFrom
+from untrimmed.video.timeline import EPSILON_S, FramesFrom, SampleTimes
 
 SHORT_SIDE = 540
 _GROUP = 30  # largest number of frames between key frames: short groups make seeking fast
 _FRAGMENT_S = 0.25  # duration of the fragments that a player gets one by one
+_COMPARED = 8  # to compare a proxy with its video: width and height of the pictures
+_MAX_DIFFERENCE = 32  # and largest difference of their brightness or colour (0 to 255)
 _MAX_WAIT_S = 0.5  # pictures wait at most this long for sound that precedes them in the file
 _H264 = {
     "preset": "superfast",
@@ -105,8 +109,8 @@ def write_proxy(
     on_progress: Callable[[float], None],
     *,
     is_sought: bool,
-) -> float:
-    """Write a span of an open video, and return the time of the video, in seconds, at which the new file ends.
+) -> WrittenClip:
+    """Write a span of an open video.
 
     Args:
         sound: The same file, opened a second time; None if the new file has no sound.
@@ -149,7 +153,38 @@ def write_proxy(
             writer.close()
     except OSError as error:
         raise MediaProblemError(f"cannot be stored as a proxy ({error.strerror})", "free space on the disk") from error
-    return writer.picture_until_s
+    assert writer.first is not None
+    assert writer.middle is not None
+    assert writer.last is not None
+    return WrittenClip(writer.picture_until_s, writer.first, writer.middle, writer.last)
+
+
+def check_proxy(proxy: OpenVideo, cut: WrittenClip, start_s: float) -> None:
+    """Raise a MediaProblemError unless a proxy shows the first, middle and last frame of its span.
+
+    Few other frames are decoded.
+    """
+    expected = {sample.time_s - start_s: _coarse(sample.picture) for sample in cut.samples}
+    sampler = FrameSampler(proxy, lambda _: None)
+    for sample in sampler.sample(SampleTimes(*sorted(expected))):
+        shown = _coarse(sample.frame)
+        for time_s in sample.times_s:
+            if max(abs(a - b) for a, b in zip(shown, expected[time_s], strict=True)) <= _MAX_DIFFERENCE:
+                del expected[time_s]
+        if not expected:
+            return
+    raise MediaProblemError(
+        f"has a proxy that shows another picture at {start_s + min(expected):.2f} s, so the proxy was removed",
+        "convert the video to MP4 or Matroska first",
+    )
+
+
+def _coarse(frame: VideoFrame) -> bytes:
+    """The mean brightness and colours of 8 x 8 parts of a picture."""
+    small = VideoReformatter().reformat(frame, _COMPARED, _COMPARED, "yuv444p", interpolation="AREA")
+    return b"".join(
+        bytes(plane)[row * plane.line_size :][:_COMPARED] for plane in small.planes for row in range(_COMPARED)
+    )
 
 
 def _is_right(frame: Any, sampler: FrameSampler, start_s: float) -> bool:

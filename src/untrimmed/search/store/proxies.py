@@ -1,10 +1,13 @@
-"""The cached proxies of a library: one file for each span that was played, named by the video's content and the span.
+"""The cached proxies of a library: one file for each span that was played.
+
+Its name consists of the hash of the video, the span, and the hash of the proxy itself.
 
 A service writes proxies and deletes the oldest (`untrimmed.server.proxies`). A writer of the library deletes the
 proxies of videos that are no longer in the library.
 """
 
 import contextlib
+import hashlib
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,8 +17,15 @@ _MAX_UNFINISHED_S = 3600.0  # the service that wrote an older unfinished file wa
 
 
 def proxy_name(content_hash: str, start_s: float, end_s: float) -> str:
-    """Return the file name of the proxy of a span. Times are rounded to milliseconds."""
+    """Return the file name of the proxy of a span, without the hash of the proxy. Times are rounded to milliseconds."""
     return f"{content_hash}-{round(start_s * 1000)}-{round(end_s * 1000)}"
+
+
+def named_by_hash(proxy: Path, name: str) -> Path:
+    """Return the path for a whole proxy: `name` and the hash of the file's content. Raises: OSError."""
+    with proxy.open("rb") as stream:
+        digest = hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=8))
+    return proxy.with_name(f"{name}-{digest.hexdigest()}")
 
 
 def remove_unused_proxies(library: Path, content_hashes: Iterable[str]) -> None:
