@@ -3,6 +3,8 @@
 import errno
 import os
 import sys
+import threading
+import time
 from pathlib import Path
 from urllib.parse import quote
 
@@ -140,6 +142,40 @@ def test_an_unreadable_folder_is_reported(client, home, monkeypatch):
     monkeypatch.setattr(os, "scandir", refuse)
     answer = client.get(f"/api/browse/{empty['folder_id']}")
     assert (answer.status_code, str(home / "Empty") in answer.json()["detail"]) == (409, True)
+
+
+@pytest.fixture
+def disk(home, monkeypatch):
+    """The folder `Films`, and a link to it, on a network disk that does not answer until the event is set."""
+    answers = threading.Event()
+    (home / "Link").symlink_to(home / "Films")
+    lstat = os.lstat
+
+    def wait_for_disk(path, **options):
+        if not answers.is_set() and (home / "Films") in (Path(path), *Path(path).parents):
+            answers.wait(30)
+        return lstat(path, **options)
+
+    monkeypatch.setattr(os, "lstat", wait_for_disk)
+    yield answers
+    answers.set()
+
+
+def test_a_folder_that_does_not_answer_holds_up_no_other(client, home, disk):
+    start = time.monotonic()
+    listing = client.get("/api/browse").json()
+    silent = {folder["path"]: folder["is_silent"] for folder in listing["folders"]}
+    links = [str(home / "Link"), str(home / "Shortcut")]  # they lead to it
+    assert silent == {str(home / "Empty"): False, str(home / "Films"): True, **dict.fromkeys(links, True)}
+    films = next(folder for folder in listing["folders"] if folder["name"] == "Films")
+    refusals = [client.get(f"/api/browse/{films['folder_id']}") for _ in range(10)]
+    refusals.append(client.post("/api/jobs", json={"folder_ids": [films["folder_id"]]}))
+    assert {(answer.status_code, "did not answer" in answer.json()["detail"]) for answer in refusals} == {(503, True)}
+    assert client.post("/api/browse/find", json={"name": "Empty"}).json()[0]["path"] == str(home / "Empty")
+    assert time.monotonic() - start < 15
+    disk.set()
+    time.sleep(0.1)
+    assert client.get(f"/api/browse/{films['folder_id']}").json()["folder"]["num_videos"] == 2
 
 
 def test_counting_stops_after_a_while(client, home, monkeypatch):

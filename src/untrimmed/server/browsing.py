@@ -1,18 +1,22 @@
 """List the folders that users of the page can choose.
 
 These are the folders below the roots of the service, without hidden folders and links to folders outside the roots.
-Requests contain the ids from these lists instead of paths.
+Requests contain the ids from these lists instead of paths. Threads with a time limit read the folders, because a folder
+on a disconnected network disk may never answer.
 """
 
 import hashlib
 import os
 import stat
 import sys
+import threading
 import time
 import unicodedata
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from untrimmed.errors import shown
 from untrimmed.server.problems import PublicError
@@ -26,7 +30,10 @@ _MAX_MATCHES = 20
 _COUNT_S = 0.05  # time limit for counting the videos of one folder
 _COUNT_ALL_S = 0.4  # time limit for counting the videos of all listed folders
 _FIND_S = 2.0  # time limit for finding a folder or file by name
+_ANSWER_S = 2.0  # a folder that takes longer counts as silent
+_NUM_THREADS = 8
 _UNKNOWN = "no folder has this id; list the folders again: /api/browse"
+T = TypeVar("T")
 
 
 def folder_id_of(folder: Path) -> str:
@@ -34,21 +41,68 @@ def folder_id_of(folder: Path) -> str:
     return hashlib.blake2b(os.fsencode(folder), digest_size=8).hexdigest()
 
 
+class _Entry(NamedTuple):
+    """An entry of a folder. A link is no folder."""
+
+    path: Path
+    is_folder: bool
+    is_link: bool
+
+
+class _Threads:
+    """Threads that read folders. A folder that has not answered an earlier call is not read again until it does."""
+
+    def __init__(self) -> None:
+        self._hung: dict[tuple[str, Path], threading.Thread] = {}
+        self._lock = threading.Lock()
+
+    def answers(self, folders: Iterable[Path], work: Callable[[Path], T], limit_s: float = _ANSWER_S) -> dict[Path, T]:
+        """Return `work(folder)` for each folder for which it returns in time."""
+        with self._lock:
+            self._hung = {key: thread for key, thread in self._hung.items() if thread.is_alive()}
+            waiting = deque(folder for folder in folders if (work.__name__, folder) not in self._hung)
+        answers: dict[Path, T] = {}
+        current: dict[threading.Thread, Path] = {}
+
+        def run() -> None:
+            with suppress(IndexError):  # all folders are taken
+                while True:
+                    current[threading.current_thread()] = folder = waiting.popleft()
+                    answers[folder] = work(folder)
+
+        threads = [threading.Thread(target=run, daemon=True) for _ in range(min(len(waiting), _NUM_THREADS))]
+        end = time.monotonic() + limit_s
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(0.0, end - time.monotonic()))
+        waiting.clear()
+        with self._lock:
+            self._hung |= {(work.__name__, current[thread]): thread for thread in threads if thread.is_alive()}
+        return dict(answers)
+
+
 class FolderBrowser:
     """The folders below some roots. Without roots there are none."""
 
     def __init__(self, roots: Iterable[Path]) -> None:
         self._roots = tuple(roots)
-        self._listed: OrderedDict[str, Path] = OrderedDict()  # real paths by id
+        self._listed: OrderedDict[str, Path] = OrderedDict()  # real paths by id, except of silent folders
+        self._threads = _Threads()
 
     def folder(self, folder_id: str) -> Path:
         """Return the path of the folder with this id, with links resolved.
 
         Raises:
-            PublicError: No response contained this id, or the folder no longer exists below the roots.
+            PublicError: No response contained this id, the folder no longer exists below the roots, or it is silent.
         """
         folder = self._listed.get(folder_id)
-        if folder is None or self._real(folder) != folder:
+        if folder is None:
+            raise PublicError(404, _UNKNOWN)
+        reals = self._reals([folder])
+        if folder not in reals:
+            raise _silent(folder)
+        if reals[folder] != folder:
             raise PublicError(404, _UNKNOWN)
         return folder
 
@@ -58,12 +112,14 @@ class FolderBrowser:
         Raises:
             PublicError: There are no roots, or the only root cannot be read.
         """
-        roots = list(dict.fromkeys(real for root in self._roots if (real := self._real(root)) is not None))
-        if not roots:
+        reals = self._reals(self._roots)
+        roots = list(dict.fromkeys(real for real in reals.values() if real is not None))
+        silent = [root for root in self._roots if root not in reals]
+        if not roots and not silent:
             raise PublicError(409, "this service offers no folders; start it with --videos DIR")
-        if len(roots) == 1:
-            return self._listing(roots[0])
-        return FolderListing(folder=None, parents=[], folders=self._counted(roots), num_omitted=0)
+        if len(roots) + len(silent) == 1:
+            return self._listing((roots + silent)[0])
+        return FolderListing(folder=None, parents=[], folders=self._counted(roots + silent, silent), num_omitted=0)
 
     def listing(self, folder_id: str) -> FolderListing:
         """Return the subfolders of a folder.
@@ -81,52 +137,66 @@ class FolderBrowser:
         matches: dict[Path, None] = {}
         normal_name = unicodedata.normalize("NFC", name)  # macOS stores letters and accents separately
         deadline = time.monotonic() + _FIND_S
-        queue = deque(real for root in self._roots if (real := self._real(root)) is not None)
-        while queue and len(matches) < _MAX_MATCHES and time.monotonic() < deadline:
-            folder = queue.popleft()
-            for entry in _entries(folder):
-                is_folder = entry.is_dir(follow_symlinks=False)
-                if is_folder:
-                    queue.append(Path(entry.path))
-                if unicodedata.normalize("NFC", entry.name) == normal_name and (is_folder or is_video_path(entry.name)):
-                    matches[Path(entry.path) if is_folder else folder] = None
-        return self._counted(matches)
+        level = [real for real in self._reals(self._roots).values() if real is not None]
+        while level and len(matches) < _MAX_MATCHES and (remaining_s := deadline - time.monotonic()) > 0:
+            contents = self._threads.answers(level, _scan, min(_ANSWER_S, remaining_s))
+            entries = [(folder, entry) for folder in level for entry in _readable(contents.get(folder))]
+            for folder, entry in entries:
+                is_match = unicodedata.normalize("NFC", entry.path.name) == normal_name
+                if is_match and (entry.is_folder or is_video_path(entry.path)):
+                    matches[entry.path if entry.is_folder else folder] = None
+            level = [entry.path for _, entry in entries if entry.is_folder]
+        return self._counted(list(matches)[:_MAX_MATCHES])
 
     def _listing(self, folder: Path) -> FolderListing:
-        try:
-            os.scandir(folder).close()
-        except OSError as error:
-            raise PublicError(
-                409, f"{shown(folder)}: cannot be read ({error.strerror}); choose another folder"
-            ) from None
+        contents = self._threads.answers([folder], _scan).get(folder)
+        if contents is None:
+            raise _silent(folder)
+        if isinstance(contents, OSError):
+            raise PublicError(409, f"{shown(folder)}: cannot be read ({contents.strerror}); choose another folder")
+        reals = self._reals([*folder.parents, *(entry.path for entry in contents if entry.is_folder or entry.is_link)])
         num_videos = 0
         inner: dict[Path, None] = {}
-        for entry in _entries(folder):
-            if not entry.is_dir():
-                num_videos += is_video_path(entry.name)
-            elif (real := self._real(Path(entry.path))) is not None:
+        silent = []
+        for path, is_folder, is_link in contents:
+            if (is_folder or is_link) and path not in reals:
+                silent.append(path)
+            elif (real := reals.get(path)) is not None:
                 inner[real] = None
-        folders = sorted(inner, key=lambda path: (path.name.casefold(), path))
-        counted = self._counted(folders[:_MAX_LISTED])
+            elif not is_folder:
+                num_videos += is_video_path(path)
+        folders = sorted([*inner, *silent], key=lambda path: (path.name.casefold(), path))
+        counted = self._counted(folders[:_MAX_LISTED], silent)
         complete = len(counted) == len(folders) and all(one.is_complete for one in counted)
         return FolderListing(
             folder=CountedFolder(
                 **vars(self._named(folder)),
                 num_videos=num_videos + sum(one.num_videos or 0 for one in counted),
                 is_complete=complete,
+                is_silent=False,
             ),
-            parents=[self._named(parent) for parent in reversed(folder.parents) if self._real(parent) == parent],
+            parents=[self._named(parent) for parent in reversed(folder.parents) if reals.get(parent) == parent],
             folders=counted,
             num_omitted=len(folders) - len(counted),
         )
 
-    def _counted(self, folders: Iterable[Path]) -> list[CountedFolder]:
+    def _counted(self, folders: list[Path], silent: Iterable[Path] = ()) -> list[CountedFolder]:
         end = time.monotonic() + _COUNT_ALL_S
-        counted = []
-        for folder in folders:
-            num_videos, is_complete = _count_videos(folder, min(end, time.monotonic() + _COUNT_S))
-            counted.append(CountedFolder(**vars(self._named(folder)), num_videos=num_videos, is_complete=is_complete))
-        return counted
+
+        def count(folder: Path) -> tuple[int | None, bool]:
+            return _count_videos(folder, min(end, time.monotonic() + _COUNT_S))
+
+        unread = set(silent)
+        counts = self._threads.answers((one for one in folders if one not in unread), count)
+        return [
+            CountedFolder(
+                **vars(self._named(folder)),
+                num_videos=counts.get(folder, (None, False))[0],
+                is_complete=counts.get(folder, (None, False))[1],
+                is_silent=folder in unread,
+            )
+            for folder in folders
+        ]
 
     def _named(self, folder: Path) -> NamedFolder:
         """Return a folder as part of a response, and remember its id."""
@@ -137,25 +207,49 @@ class FolderBrowser:
             self._listed.popitem(last=False)
         return NamedFolder(folder_id=folder_id, name=folder.name or str(folder), path=str(folder))
 
-    def _real(self, folder: Path) -> Path | None:
-        """Return the path of a folder with links resolved, or None if it does not exist or must not be listed."""
-        real = Path(os.path.realpath(folder))
-        for root in self._roots:
-            real_root = os.path.realpath(root)
-            if real.is_relative_to(real_root):
-                inner = real.relative_to(real_root)
-                if real.is_dir() and not any(part.startswith(".") for part in inner.parts):
-                    return real
-        return None
+    def _reals(self, folders: Iterable[Path]) -> dict[Path, Path | None]:
+        """Return the paths of folders with links resolved, without those of silent folders.
+
+        The value is None if the folder must not be listed, or does not exist.
+        """
+        roots = self._threads.answers(self._roots, _real_path).values()
+
+        def real_folder(folder: Path) -> Path | None:
+            real = _real_path(folder)
+            for root in roots:
+                if real.is_relative_to(root):
+                    is_hidden = any(part.startswith(".") for part in real.relative_to(root).parts)
+                    if real.is_dir() and not is_hidden:
+                        return real
+            return None
+
+        reals = self._threads.answers(folders, real_folder)
+        return {folder: reals[folder] for folder in folders if folder in reals}
 
 
-def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
-    """Yield the entries of a folder that are not hidden. Yields nothing if the folder cannot be read."""
+def _silent(folder: Path) -> PublicError:
+    return PublicError(503, f"{shown(folder)}: did not answer; check its drive or network connection, and try again")
+
+
+def _real_path(folder: Path) -> Path:
+    return Path(os.path.realpath(folder))
+
+
+def _scan(folder: Path) -> list[_Entry] | OSError:
+    """Return the entries of a folder that are not hidden, or the reason why it cannot be read."""
     try:
         with os.scandir(folder) as entries:
-            yield from (entry for entry in entries if not _is_hidden(entry))
-    except OSError:
-        return
+            return [
+                _Entry(Path(entry.path), entry.is_dir(follow_symlinks=False), entry.is_symlink())
+                for entry in entries
+                if not _is_hidden(entry)
+            ]
+    except OSError as error:
+        return error
+
+
+def _readable(contents: list[_Entry] | OSError | None) -> list[_Entry]:
+    return contents if isinstance(contents, list) else []
 
 
 def _is_hidden(entry: os.DirEntry[str]) -> bool:
@@ -176,9 +270,9 @@ def _count_videos(folder: Path, end: float) -> tuple[int | None, bool]:
     while queue:
         if time.monotonic() >= end:
             return num_videos, False
-        for entry in _entries(queue.popleft()):
-            if entry.is_dir(follow_symlinks=False):
-                queue.append(Path(entry.path))
-            elif is_video_path(entry.name):
+        for entry in _readable(_scan(queue.popleft())):
+            if entry.is_folder:
+                queue.append(entry.path)
+            elif is_video_path(entry.path):
                 num_videos += 1
     return num_videos, True

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Path
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from untrimmed.server.depends import JobDependency, ServiceDependency, TokenDependency, require_token
+from untrimmed.server.problems import problems
 from untrimmed.server.schemas import (
     VIDEO_ID,
     CountedFolder,
@@ -46,13 +47,13 @@ async def remove_folder(service: ServiceDependency, folder_id: _FolderId) -> Rem
     return RemovedVideos(num_removed=await service.read(service.remove, folder_id))
 
 
-@router.get("/browse", dependencies=[Depends(require_token)])
+@router.get("/browse", dependencies=[Depends(require_token)], responses=problems(503))
 async def browse(service: ServiceDependency) -> FolderListing:
     """List the topmost folders that can be chosen, or the content of the only one. Requires the token."""
     return await service.read(service.browser.roots)
 
 
-@router.get("/browse/{folder_id}", dependencies=[Depends(require_token)])
+@router.get("/browse/{folder_id}", dependencies=[Depends(require_token)], responses=problems(503))
 async def browse_folder(service: ServiceDependency, folder_id: _FolderId) -> FolderListing:
     """List the subfolders of a folder. Requires the token."""
     return await service.read(service.browser.listing, folder_id)

@@ -377,6 +377,7 @@ class CountedFolder(NamedFolder):
 
     num_videos: int | None = Field(description="Number of files counted within a time limit; null if not counted.")
     is_complete: bool = Field(description="Whether all files were counted within the time limit.")
+    is_silent: bool = Field(description="Whether the folder did not answer in time, as on a disconnected network disk.")
 
 
 class FolderListing(BaseModel):
