@@ -1,6 +1,10 @@
 """Requests of foreign pages, for foreign names and from other machines are refused."""
 
+import os
 import re
+import socket
+import subprocess
+import sys
 import time
 
 import pytest
@@ -9,7 +13,10 @@ from starlette.websockets import WebSocketDisconnect
 
 import untrimmed
 from tests.refusals import refused
+from tests.served import served
 from untrimmed.errors import ConfigError
+from untrimmed.server import access as access_module
+from untrimmed.server import peers
 from untrimmed.server.access import Access, Guard, make_pass
 from untrimmed.server.app import create_app
 
@@ -245,3 +252,52 @@ def test_a_refused_request_does_not_use_up_a_pass(client, access):
     code = make_pass(access.own_token)
     assert client.get("/", params={"token": code}, headers={"host": "evil.example"}).status_code == 403
     assert client.get("/", params={"token": code}, follow_redirects=False).status_code == 303
+
+
+def test_other_users_of_this_machine_need_a_token(client, access, monkeypatch):
+    monkeypatch.setattr(access_module, "is_foreign", lambda *_: True)
+    statuses = {route: client.get(route).status_code for route in [*ROUTES, "/api/bins"]}
+    assert {route for route, status in statuses.items() if status != 401} == {"/healthz"}
+    assert client.get("/api/bins", headers={"authorization": f"Bearer {access.own_token}"}).status_code == 200
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not list the users of connections")
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_the_user_of_a_connection_is_known(address, tmp_path, monkeypatch):
+    with socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET) as listening:
+        server = listening.getsockname()[:2]
+        with socket.create_connection(server) as connection:
+            client = connection.getsockname()[:2]
+            assert not peers.is_foreign(client, server)
+            table = peers._TABLES[6 if ":" in address else 4].read_text()
+    ports = [f"{client[1]:04X}", f"{server[1]:04X}"]
+    (words,) = [row.split() for row in table.splitlines() if re.findall(r":([0-9A-F]{4})\b", row)[:2] == ports]
+    for uid, inode, expected in [
+        (str(os.geteuid()), "7", False),
+        ("12345", "7", True),
+        ("0", "7", False),
+        ("0", "0", True),
+    ]:
+        changed = " ".join([*words[:7], uid, words[8], inode])
+        (tmp_path / "tcp").write_text(f"header\n{changed}\n")
+        monkeypatch.setattr(peers, "_TABLES", dict.fromkeys((4, 6), tmp_path / "tcp"))
+        assert peers.is_foreign(client, server) == expected, (uid, inode)
+    assert not peers.is_foreign(("192.168.1.7", 4000), ("192.168.1.5", 8765)), "another machine"
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can act as another user")
+def test_a_request_of_another_user_is_refused(client, access):
+    code = """if True:
+        import encodings.idna, http.client, os, sys
+        os.setuid(int(sys.argv[2]))
+        connection = http.client.HTTPConnection(sys.argv[1])
+        connection.request("GET", "/api/bins")
+        print(connection.getresponse().status)
+    """
+
+    def status(address, user):
+        command = [sys.executable, "-I", "-c", code, address.removeprefix("http://"), str(user)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    with served(create_app(client.app.state.service.library, access=access)) as address:
+        assert (status(address, 0), status(address, 65534)) == ("200", "401")

@@ -2,7 +2,8 @@
 
 Any page that is open in a browser can send requests to programs on the same machine. Three checks reject such requests.
 The Host header must name this machine; a foreign name that resolves to this machine's address is rejected. A request
-from a page must come from this service's own page. A service that other machines can reach requires a token.
+from a page must come from this service's own page. A service that other machines can reach requires a token. Other
+users of this machine need a token, too (on Linux).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from untrimmed.errors import ConfigError
+from untrimmed.server.peers import is_foreign
 from untrimmed.server.problems import problem
 
 MAX_BODY_BYTES = 1 << 20
@@ -207,8 +209,12 @@ class Guard:
         return status, reason
 
     def _token_refusal(self, scope: Scope, headers: Headers) -> tuple[int, str]:
-        is_open = self.access.token is None or scope["path"] == "/healthz"
-        if (is_open and not _has_bearer(headers)) or self.access.knows(_token(headers)):
+        if self.access.knows(_token(headers)):
+            return 0, ""
+        is_open = scope["path"] == "/healthz" or (
+            self.access.token is None and not is_foreign(scope.get("client"), scope.get("server"))
+        )
+        if is_open and not _has_bearer(headers):
             return 0, ""
         if not _has_bearer(headers) and self.access.knows(_token_in_address(scope) or ""):
             return 0, ""

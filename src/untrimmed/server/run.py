@@ -90,6 +90,7 @@ def run_app(app: ASGIApp, listening: socket.socket, service: Service) -> None:
         ws="none",  # answer a request for a web socket like any other request
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # a client could name another address, so that its user is not known
         timeout_graceful_shutdown=5,
         timeout_keep_alive=_KEEP_ALIVE_S,
         workers=1,

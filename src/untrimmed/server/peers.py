@@ -1,0 +1,36 @@
+"""Tells which user of this machine opened a connection. Only Linux lists connections with their users."""
+
+import ipaddress
+import os
+import sys
+from pathlib import Path
+
+_TABLES = {4: Path("/proc/self/net/tcp"), 6: Path("/proc/self/net/tcp6")}
+
+
+def is_foreign(client: tuple[str, int] | None, server: tuple[str, int | None] | None) -> bool:
+    """Whether another user of this machine opened the connection from `client` to `server`.
+
+    Root counts as the same user. On other systems than Linux, and for connections from other machines, the answer is
+    False.
+    """
+    try:
+        assert client is not None and server is not None  # noqa: PT018 - for the type checker
+        addresses = [ipaddress.ip_address(host) for host, _ in (client, server)]
+        rows = _TABLES[addresses[0].version].read_text().splitlines()[1:]
+    except (AssertionError, ValueError, OSError):
+        return False
+    if not addresses[0].is_loopback:
+        return False
+    ends = [_encoded(address.packed, port or 0) for address, (_, port) in zip(addresses, (client, server), strict=True)]
+    for words in map(str.split, rows):
+        # a closed connection has the inode 0 and no user
+        if words[1:3] == ends and words[9] != "0":
+            return int(words[7]) not in (0, os.geteuid())
+    return True
+
+
+def _encoded(packed: bytes, port: int) -> str:
+    """An address and a port as in the table: words of 32 bits in the byte order of the machine, in hexadecimal."""
+    words = [int.from_bytes(packed[start : start + 4], sys.byteorder) for start in range(0, len(packed), 4)]
+    return "".join(f"{word:08X}" for word in words) + f":{port:04X}"
