@@ -72,6 +72,17 @@ def test_a_moment_shows_what_is_said_as_text_and_its_time_goes_there(visit, spok
     shot(page, "passages-phone")
 
 
+def test_the_second_moment_of_a_pair_shows_why_it_matches(visit, spoken):
+    page = visit("?q=blue&then=red+whale", at=spoken)
+    page.locator(f"{TILE}[aria-label^='talk.webm']").first.click()
+    evidence = page.get_by_role("list", name="Evidence of the second moment")
+    evidence.wait_for()
+    assert "Then Seen" in evidence.text_content()
+    assert evidence.locator("mark").all_text_contents() == ["red", "whale"]
+    evidence.get_by_role("button").first.click()
+    until(page, "Math.abs(document.querySelector('video').currentTime - 2) < 1")
+
+
 def test_the_transcript_marks_words_follows_playback_and_goes_to_a_line(visit, spoken, shot):
     page = visit("?q=budget+cuts", at=spoken)
     page.locator(f"{TILE}[aria-label^='talk.webm']").first.click()

@@ -199,7 +199,8 @@ def _show(
             then = f"  then {_span(hit.then[number])}" if hit.then else ""
             if is_sorted_by_time and (moment.start_s, moment.end_s) == (hit.start_s, hit.end_s):
                 then += "  (best)"
-            lines = [f"{'':15}{line}" for line in map(_reason, moment.evidence) if line]
+            reasons = moment.evidence + (hit.then[number].evidence if hit.then else ())
+            lines = [f"{'':15}{line}" for line in map(_reason, reasons) if line]
             if number == 0:
                 confidence = "" if hit.confidence is None else f"  {hit.confidence:4.0%}"
                 figures = f"{rank:3d}  {hit.score:6.3f}{confidence}"

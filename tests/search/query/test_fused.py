@@ -132,6 +132,25 @@ def test_a_required_text_leaves_only_videos_with_it(lib):
     assert names(lib.search(Query("blue", said="penguin"))) == []
 
 
+def test_both_moments_of_a_pair_have_evidence(lib, plain):
+    streamed = []
+    query = Query("white budget cuts", then="blue whale")
+    hits = lib.search(query, on_hit=streamed.append)
+    (sea,) = [hit for hit in hits if hit.video.stem == "sea"]
+    assert streamed == list(hits)
+    assert [hit.score for hit in hits] == [hit.score for hit in plain.search(query)]
+    pair = [moments[0] for moments in (sea.moments, sea.then)]
+    for moment, words in zip(pair, ["budget", "whale"], strict=True):
+        seen, said = moment.evidence
+        assert (seen.mode, seen.start_s, seen.end_s) == ("seen", moment.start_s, moment.end_s)
+        assert (said.mode, words in said.text) == ("said", True)
+        assert said.start_s < moment.end_s
+        assert said.end_s > moment.start_s
+    assert sea.to_json(1)["then"][0]["evidence"][1]["text"] == "The blue whale sings."
+    (other,) = lib.search(Query("blue", then="white", modes=["seen"]))[:1]
+    assert other.then[0].evidence == ()
+
+
 def test_moments_as_hits_limits_and_json(lib):
     hits = lib.search(Query("budget", group_by="moment"), limit=3)
     assert names(hits)[:2] == ["sea", "wood"]

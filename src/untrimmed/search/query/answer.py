@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,11 +31,12 @@ from untrimmed.search.query.fusion import FusionSettings
 from untrimmed.search.query.hits import Hit, Hits, WeighedWord, sentence_warnings, uncertainty_warnings, weighed_words
 from untrimmed.search.query.query import Cutoff, Filters, Place, Query, check_sentence
 from untrimmed.search.store.records import VideoRecord, absolute
+from untrimmed.span import Evidence, Moment
 from untrimmed.types import TextFeatures
 
 if TYPE_CHECKING:
     from untrimmed.search.corpora.passages import PassagesView
-    from untrimmed.search.query.evidence import TextPart
+    from untrimmed.search.query.evidence import PassagesByVideo, ScoredPassage, TextPart
 
 _DISPLAY_SMOOTHING_S = 0.5
 _TINY = 1e-6  # a sum of unit vectors counts as zero if it is shorter than this
@@ -138,11 +139,12 @@ def answer(
         least = confidence.least_score(cutoff.min_confidence)
         cutoff = replace(cutoff, min_score=least if cutoff.min_score is None else max(least, cutoff.min_score))
     prepared = weighted.prepare(view) if weighted else None
+    explain = _pair_evidence(view, query, encoded, cutoff, among, fusion)
 
     def with_confidence(hit: Hit) -> Hit:
         # the calibration does not hold for scores that passages have raised
         is_known = confidence is not None and not any(why.text for moment in hit.moments for why in moment.evidence)
-        return replace(hit, confidence=confidence.of(hit.score)) if confidence and is_known else hit
+        return explain(replace(hit, confidence=confidence.of(hit.score)) if confidence and is_known else hit)
 
     callback = (lambda hit: on_hit(with_confidence(hit))) if on_hit else None
     if passages is not None:
@@ -157,6 +159,44 @@ def answer(
     hits = find(view, prepared, cutoff, among=among, group_by=query.group_by, fold=query.fold, on_hit=callback)
     words, ambiguity = _word_weights_and_warnings(view, prepared, encoded.text)
     return Hits(map(with_confidence, hits), [*hits.warnings, *warnings, *ambiguity], partial=hits.partial, words=words)
+
+
+def _pair_evidence(
+    view: View,
+    query: Query,
+    encoded: _EncodedQuery,
+    cutoff: Cutoff,
+    among: Collection[str] | None,
+    fusion: FusionSettings,
+) -> Callable[[Hit], Hit]:
+    """Return a function that adds evidence to both moments of each pair: passages in a moment that match its sentence.
+
+    Pairs are ranked by pictures only, so passages explain a pair but do not raise its score.
+    """
+    modes = tuple(mode for mode in TEXT_MODES if mode in (query.modes or TEXT_MODES))
+    library_passages = view.passages
+    if not query.then or not modes or library_passages is None:
+        return lambda hit: hit
+    from untrimmed.passages.words import TextQuery
+    from untrimmed.search.query.evidence import TextPart, find_passages
+
+    def passages_for(text: str, features: TextFeatures | None) -> PassagesByVideo:
+        part = TextPart(TextQuery.of(text), features, modes, False)
+        return find_passages(library_passages, part, 2 * cutoff.limit, among, fusion) if text else {}
+
+    found = [passages_for(query.text, encoded.text), passages_for(query.then, encoded.then)]
+
+    def explained(moment: Moment, passages: Sequence[ScoredPassage]) -> Moment:
+        reasons = [passage.evidence for passage in passages]
+        inside = [why for why in reasons if why.start_s < moment.end_s and moment.start_s < why.end_s]
+        return replace(moment, evidence=(Evidence("seen", moment.start_s, moment.end_s), *inside))
+
+    def explain(hit: Hit) -> Hit:
+        first, second = (passages.get(hit.video_id, ()) for passages in found)
+        moments = tuple(explained(moment, first) for moment in hit.moments)
+        return replace(hit, moments=moments, then=tuple(explained(moment, second) for moment in hit.then))
+
+    return explain
 
 
 def _passages_to_search(view: View, query: Query, cutoff: Cutoff) -> PassagesView | None:
