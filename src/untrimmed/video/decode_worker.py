@@ -371,7 +371,7 @@ class Worker:
             send(write_cut(video, origin, *args, is_sought=False), video)
 
     def proxy(self, request: dict[str, Any]) -> None:
-        """Write a proxy of a span to a new file and check it. Send `end` with the time of the video at which it ends."""
+        """Write a proxy of a span to a new file and check it. Send `end` with the time at which it ends, in seconds."""
         from untrimmed.video.proxy import check_proxy
 
         cut = self._write_proxy(request)
