@@ -161,7 +161,7 @@ def _joined_costs(tables: Mapping[str, EfficiencyTable], settings: RunSettings, 
             notes |= dict.fromkeys(f"{table_name}: {note}" for note in _section_notes(grid, table))
     columns = dict.fromkeys(column for row in cells.values() for column in row)
     lines = tuple((name, *(row.get(column, "-") for column in columns)) for name, row in cells.items())
-    title = f"The table combines {', '.join(tables)}, with the largest corpus of each"
+    title = f"The table combines {', '.join(tables)}, each with the column for its largest corpus"
     return Grid(title, ("", *columns), lines, tuple(notes), num_labels=1)
 
 
@@ -238,9 +238,9 @@ def _preface(papers: Sequence[Paper], command: str, settings: RunSettings) -> st
             "all rows of the table and prints our results next to the paper's. `untrimmed reproduce PAPER` lists a "
             "paper's tables and figures.\n\n"
             f"To reproduce one row, run `{TRAIN.format('TRAIN')}`, then `{EVALUATE} EVALUATE`. Copy TRAIN and EVALUATE "
-            "from the columns *train* and *evaluate*; without such a column, omit EVALUATE. DATA is a data set, named "
-            "in parentheses in the column headings. For columns named *events*, omit `--no-moments`. The "
-            "[notes](#notes) at the end of the page explain individual tables."
+            "from the columns *train* and *evaluate*; if there is no column *evaluate*, omit EVALUATE. Where a cell "
+            "contains DATA, write the data set that is named in parentheses in the column heading. For "
+            "columns named *events*, omit `--no-moments`. The [notes](#notes) at the end of the page explain individual tables."
         )
         origin = (
             "It contains our results only for costs, because all other tables need the papers' features. "
