@@ -271,9 +271,7 @@ def find_regions(pieces: Iterable[SoundPiece], find: Callable[[Samples], list[tu
         for region in _regions_in(block, start_s, find):
             first = round((region.start_s - start_s) * SOUND_HZ)
             if first + len(region.samples) > settled:
-                keep_from = min(
-                    keep_from, first
-                )  # it may continue, so it is searched again with the next block
+                keep_from = min(keep_from, first)  # it may continue, so it is searched again with the next block
                 break
             yield region
         start_s += keep_from / SOUND_HZ

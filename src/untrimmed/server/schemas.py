@@ -227,7 +227,7 @@ class HitJson(BaseModel):
         default=None,
         description="Relevance of the pictures in `curve_points` equal parts of the video, if requested: the maximum "
         "of each part. The largest value is `score`, unless a passage raises the score. If only passages are searched, "
-        "the strength of the best passage.",
+        "it is the strength of the best passage.",
     )
     folded: list[str] | None = Field(
         default=None, description="Paths of near-duplicates: each of their moments looks like a moment of this video."

@@ -275,14 +275,14 @@ class Query:
         ),
     ] = 60.0
     without: Annotated[tuple[str, ...], Spec("What the moment must not show.", "--not TEXT", maximum=_MAX_PARTS)] = ()
-    without_in: Annotated[WithoutIn, Spec("Avoid whole videos that show what --not describes.", "--nowhere")] = "shot"
+    without_in: Annotated[WithoutIn, Spec("Avoid whole videos that show what must not be shown.", "--nowhere")] = "shot"
     said: Annotated[str, Spec("What is said at the same time.", "--saying TEXT", service_maximum=LONGEST_TEXT)] = ""
     written: Annotated[
         str, Spec("Text on the screen at the same time.", "--reading TEXT", service_maximum=LONGEST_TEXT)
     ] = ""
     modes: Annotated[
         tuple[Mode, ...],
-        Spec("Search only in what is seen, said or written.  \\[default: all]", "--seen --said --written", maximum=3),
+        Spec("Search only in what is seen, said or written. Default: all.", "--seen --said --written", maximum=3),
     ] = ()
     image: Annotated[Picture | None, Spec("A picture that looks like the moment.", "FILE", is_json=False)] = None
     like: Annotated[tuple[Place, ...], Spec("Prefer moments similar to this place.", "PLACE", maximum=_MAX_PARTS)] = ()
@@ -355,7 +355,7 @@ class Cutoff:
     min_moment_s: Annotated[
         float, Spec("Shortest moment, in seconds.", "--min-moment S", minimum=0, service_maximum=_MAX_S, unit="s")
     ] = 1.0
-    edges: Annotated[Edges, Spec("Move edges of moments to the exact cuts.", "--exact-cuts")] = "sampled"
+    edges: Annotated[Edges, Spec("Move starts and ends of moments to exact cuts.", "--exact-cuts")] = "sampled"
     min_score: Annotated[
         float | None,
         Spec(
