@@ -227,7 +227,7 @@ def num_frames_of(videos: EncodedVideos) -> Int[Tensor, " V"]:
 class Encode(Protocol):
     """A function that runs an encoder on a record.
 
-    It chooses the device and the number format, and may divide the rows among processes.
+    The function chooses the device and the number format, and may divide the rows among processes.
     """
 
     def __call__(self, encoder: Callable[[R], E], rows: R, /) -> E:

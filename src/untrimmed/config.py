@@ -116,7 +116,9 @@ def _convert_arguments(
 
 
 class Checked(type):
-    """Metaclass of settings dataclasses. Their constructors check and convert arguments like `checked`.
+    """Metaclass of settings dataclasses.
+
+    The constructors of these dataclasses check and convert arguments like `checked`.
 
     A decorator would not apply to subclasses, because each dataclass has its own constructor.
     """

@@ -10,7 +10,7 @@ from typing import Any
 class MatchedWord:
     """A word that occurs in a passage and in the query: the word is `text[start:end]` of the passage.
 
-    If the times of words are unknown, its times are those of the subtitle or line with the word.
+    If the times of single words are unknown, `start_s` and `end_s` are those of the subtitle or line with the word.
     """
 
     start: int

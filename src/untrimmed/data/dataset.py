@@ -223,7 +223,7 @@ def load_dataset(
 
     - `video_features` names the frame features to read, if the data set has several.
     - `fixed_frames` gives every video exactly `max_frames` rows (JSG).
-    - `teacher` adds DL-DKD's CLIP vectors to the training split. It is ignored for other splits.
+    - `teacher` adds DL-DKD's CLIP vectors to the training split. `teacher` is ignored for other splits.
     - `max_passages` limits the number of subtitle vectors per video. With 0, subtitles are not read.
     - `progress` is called with the number of packed videos and the total.
 
@@ -268,8 +268,8 @@ def load_shared_space(
     """Return one split whose frames and words are in the same vector space, for methods without training.
 
     By default, the CLIP vectors of DL-DKD's teacher are used if the data set has them. Each caption then has a single
-    sentence vector. Otherwise, or with `video_features`, the frames and words of the data set are used. They must come
-    from one image-text encoder, but only their widths can be checked. All frames and words are kept.
+    sentence vector. Otherwise, or with `video_features`, the frames and words of the data set are used. Frames and
+    words must come from one image-text encoder, but only their widths can be checked. All frames and words are kept.
 
     The other arguments are those of `load_dataset`.
 

@@ -69,7 +69,7 @@ class Layout:
 
     @cached_property
     def prefix(self) -> str:
-        """The data set's name in file names. It differs from the folder's name if the folder was renamed."""
+        """The data set's name in file names. This name differs from the folder's name if the folder was renamed."""
         texts = self.folder / "TextData"
         ends = [f"{split}.caption.txt" for split in SPLITS]
         names = {path.name.removesuffix(end) for end in ends for path in texts.glob(f"*{end}")}
@@ -117,7 +117,7 @@ class Layout:
 
     @property
     def subtitles(self) -> Path:
-        """The path of the passages of the videos' subtitles, see `untrimmed.data.subtitles`."""
+        """The path of the file with the videos' subtitles, see `untrimmed.data.subtitles`."""
         return self.folder / "subtitles.jsonl"
 
     @property

@@ -74,7 +74,7 @@ class JSGLayout:
     video_features: str | None = None
 
     def recognises(self, folder: Path) -> bool:
-        """Return True, because this layout is tried last. Its errors name the missing files."""
+        """Return True, because this layout is tried last. The errors of this layout name the missing files."""
         return True
 
     def captions(self, folder: Path, split: str) -> Sequence[Annotation]:
@@ -147,7 +147,10 @@ def register_layout(name: str) -> Callable[[L], L]:
 
 
 class _CheckedLayout:
-    """Wraps a registered layout. Its exceptions and results of a wrong type become one-line FeatureErrors."""
+    """Wraps a registered layout.
+
+    Exceptions and results of a wrong type become FeatureErrors with a message on one line.
+    """
 
     def __init__(self, name: str, layout: DataLayout):
         self._name = name

@@ -15,7 +15,7 @@ ORIGIN = "features.json"
 
 
 def encoder_identity_of(folder: Path) -> str | None:
-    """Return the identity of the encoder of the features, or None if `features.json` does not exist.
+    """Return the identity of the encoder that made the features, or None if `features.json` does not exist.
 
     Raises: FeatureError if the file is damaged.
     """

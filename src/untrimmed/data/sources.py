@@ -19,7 +19,10 @@ from untrimmed.data.fields import read_json
 from untrimmed.errors import FeatureError, one_line
 
 MAX_ENTRY_BYTES = 4 * 2**30
-"""Largest table of one video or caption in bytes. It holds about 100 hours at one frame (3,072 float32) per second."""
+"""Maximum size of the table of one video or caption, in bytes.
+
+This is enough for about 100 hours at one frame (3,072 float32) per second.
+"""
 _ZIP = b"PK"  # the first bytes of an npz file
 _MAX_COMPRESSION = 1100  # largest plausible compression ratio; deflate reaches 1,032
 _SMALL_ENTRY = 2**20  # entries of at most this many bytes are read whatever their compression ratio

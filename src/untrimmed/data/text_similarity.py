@@ -20,7 +20,7 @@ BINS = 20_000  # bins from -1 to 1, so that the error of the median is at most 0
 
 @dataclass(frozen=True)
 class TextSimilarity:
-    """Statistics of the cosines of all pairs of captions of a split. `captions` is the number of captions."""
+    """Statistics of the cosines between the captions of a split. `captions` is the number of captions."""
 
     split: str
     captions: int
@@ -51,7 +51,7 @@ def text_similarity(name: str, root: Path, split: str, pooling: Pooling = "mean"
 
 
 def pair_statistics(vectors: Float[np.ndarray, "Q D"]) -> tuple[float, float, float, float]:
-    """Return the maximum, mean, median and minimum of the cosines of all pairs of vectors.
+    """Return the maximum, mean, median and minimum cosine over all pairs of vectors.
 
     >>> pair_statistics(np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0], [0.0, -1.0]]))
     (1.0, 0.0, 0.0, -1.0)

@@ -22,7 +22,7 @@ from untrimmed.errors import FeatureError
 
 @dataclass(frozen=True)
 class Truths:
-    """The correct videos of each query of a split, and counts of labels that could not be used.
+    """All correct videos of each query in a split, and counts of labels that could not be used.
 
     - `file` is the path of the labels.
     - `video_index` [Q, N] has the indices of each query's correct videos, the annotated video first. Rows are padded

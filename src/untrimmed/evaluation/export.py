@@ -1,4 +1,4 @@
-"""Write the results of each query of a split as a table, as a TREC run with judgements, or as a score matrix."""
+"""Write the results of all queries in a split as a table, as a TREC run with judgements, or as a score matrix."""
 
 import csv
 import json
@@ -25,8 +25,8 @@ class ScoredSplit:
     Rows are captions in file order, and columns are videos in order of first appearance.
 
     - `video_index` is the index of each caption's annotated video.
-    - `right_videos` contains the indices of all correct videos of each caption, padded with -1. It is None if the data
-      set has no dense labels.
+    - `right_videos` contains the indices of all correct videos of each caption, padded with -1. `right_videos` is None
+      if the data set has no dense labels.
     - `moments_s` contains the annotated spans in seconds.
     - `span_s` is the model's best span in the annotated video in seconds, or None if it was not computed.
     """

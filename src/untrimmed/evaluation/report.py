@@ -186,7 +186,7 @@ def to_csv(report: Report) -> str:
 
 
 def to_latex(report: Report) -> str:
-    """Return a LaTeX table, and a second table if moments were scored. They need the LaTeX package booktabs."""
+    """Return a LaTeX table, and a second table if moments were scored. The tables need the LaTeX package booktabs."""
     lines = [
         f"% {report.title}, {len(report.rank)} queries, {report.num_videos} videos",
         *([f"% {report.note}"] if report.note else []),

@@ -71,7 +71,7 @@ def compare(
 
 
 def values_of_seeds(reports: Sequence[Report], metric: str = "SumR") -> list[float]:
-    """Return the value of a metric of the fused score for each seed."""
+    """Return the value of a metric for each seed, computed with the fused score."""
     return [report.figures[metric] for report in reports]
 
 
@@ -102,8 +102,8 @@ def randomization_p(difference: Float[np.ndarray, " Q"]) -> float:
     """Return the two-sided p-value of Fisher's randomization test on one difference per query.
 
     The test assigns random signs to the differences 10,000 times. The p-value is the share of assignments, including
-    the actual signs, whose sum is at least as far from 0 as the actual sum. It is therefore at least 1 / 10,001. The
-    random signs are the same in every call.
+    the actual signs, whose sum is at least as far from 0 as the actual sum. Therefore the p-value is at least
+    1 / 10,001. The random signs are the same in every call.
 
     >>> randomization_p(np.array([1.0, -1.0])), round(randomization_p(np.full(20, 0.5)), 5)
     (1.0, 0.0001)

@@ -57,10 +57,10 @@ def dirichlet_error(target: Float[Tensor, "*N K"], counts: Float[Tensor, "*N K"]
 
 @dataclass(frozen=True)
 class Division:
-    """The group of each query of a batch, and the three values and three limits that determine the group.
+    """The group of each query in a batch, and the three values and three limits that determine the group.
 
-    `consensus` is the similarity of a query with its own video. `entropy` is the expected entropy of a sample of the
-    query's Dirichlet distribution.
+    `consensus` is the similarity of a query with its own video. `entropy` is the expected entropy of a distribution
+    drawn from the query's Dirichlet distribution.
     """
 
     group: Int[Tensor, " Q"]

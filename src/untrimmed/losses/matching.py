@@ -51,8 +51,8 @@ def optimal_matching(
     """Return the mean of 1 - cosine over matched pairs (GMMFormer v2, Eq. 7), in [0, 2], or 0 if there are no pairs.
 
     - `released` averages over all pairs of the batch, and skips videos with one query.
-    - `paper` includes these videos. It averages over the pairs of each video and then over videos, which is our choice,
-      because Eq. 7 does not specify it.
+    - `paper` includes these videos. With `paper`, the mean is over the pairs of each video and then over videos. This
+      is our choice, because Eq. 7 does not specify the mean.
 
     >>> query, clips = torch.eye(3), torch.eye(3)[None, :2].expand(2, -1, -1)
     >>> index = torch.tensor([0, 0, 1])

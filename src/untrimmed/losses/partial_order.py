@@ -1,7 +1,7 @@
 """The partial order loss of HLFormer: in hyperbolic space, a caption should be inside the cone of its video.
 
-A point of hyperbolic space (curvature -c) is stored as its space coordinates x. Its time is sqrt(1 / c + |x|^2). We
-follow the released program, because only parts of the paper (arXiv 2507.17402) were available.
+A point of hyperbolic space (curvature -c) is stored as its space coordinates x. The point's time is
+sqrt(1 / c + |x|^2). We follow the released program, because only parts of the paper (arXiv 2507.17402) were available.
 """
 
 import math
@@ -39,7 +39,10 @@ def exterior_angle(
 
 
 def aperture(video: Float[Tensor, "N D"], curvature: Float[Tensor, ""], *, radius: float) -> Float[Tensor, " N"]:
-    """Return half the opening angle of each video's cone. It is a right angle near the origin and decreases with x."""
+    """Return half the opening angle of each video's cone.
+
+    The result is a right angle near the origin, and decreases with the length of x.
+    """
     distance = torch.linalg.vector_norm(video, dim=-1) * curvature.sqrt()
     return _angle(torch.arcsin, 2 * radius / (distance + 1e-8))
 

@@ -8,7 +8,7 @@ from untrimmed.losses.nce import positive_pairs
 
 
 def mean_queries(query: Float[Tensor, "Q D"], video_index: Int[Tensor, " Q"], num_videos: int) -> Float[Tensor, "V D"]:
-    """Return the mean query vector of each video, not normalised. It is 0 for a video without queries.
+    """Return the mean query vector of each video, not normalised. The vector is 0 for a video without queries.
 
     >>> mean_queries(torch.tensor([[1.0], [3.0]]), torch.tensor([0, 0]), 1)
     tensor([[2.]])

@@ -70,8 +70,8 @@ def triplet_of_pairs(
 ) -> Float[Tensor, ""]:
     """Return the mean hinge loss over positive pairs. A pair must score above a negative query by the margin.
 
-    `ranks` selects a negative query of another video for each pair. This is the part of GMMFormer Eq. 11 and v2 Eq. 20
-    in which a video is compared with two queries. The loss of a batch with one video is 0.
+    `ranks` selects a negative query of another video for each pair. This loss is the part of GMMFormer Eq. 11 and v2
+    Eq. 20 in which a video is compared with two queries. The loss of a batch with one video is 0.
     """
     positive = scores.gather(1, video_index[:, None])[:, 0]
     negative = scores[_foreign_queries(scores, video_index)[ranks.to(scores.device), video_index], video_index]

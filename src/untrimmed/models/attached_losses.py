@@ -88,7 +88,7 @@ class QuerySimilarity(AttachedLoss):
 
 @register("optimal_matching")
 class OptimalMatching(AttachedLoss):
-    """The optimal matching loss of GMMFormer v2 (Eq. 7). It uses frames if the method has no clips."""
+    """The optimal matching loss of GMMFormer v2 (Eq. 7). The loss uses frames if the method has no clips."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):

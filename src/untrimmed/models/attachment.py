@@ -11,7 +11,8 @@ A loss is an `AttachedLoss`, or a `StepLoss` if it needs more than the encodings
 A part is an `Attachment` whose constructor takes `(config, model)`.
 
 - Register the part like a method, and override the hooks that it needs. Switch it on by name.
-- Its settings are a section of the model's settings: `my_part.size=4`, or `model: {my_part: {size: 4}}` in a preset.
+- The settings of an attachment are a section of the model's settings: `my_part.size=4`, or in a preset
+  `model: {my_part: {size: 4}}`.
 - The constructor and the hooks get the model as a `Carrier`. The model already has its initial weights, so that a part
   may copy the model's encoders.
 - Store the part's encodings as a `Record` with `encoded.attach(self.name, record)`. Read them with
@@ -218,7 +219,10 @@ class Attachment(nn.Module):
 
 
 class StepLoss(Attachment, ABC):
-    """A loss with one term, which has the name of the loss. It may use the whole training step, such as the epoch."""
+    """A loss with one term, which has the name of the loss.
+
+    The term may depend on the whole training step, for example on the epoch.
+    """
 
     second_pass: ClassVar[bool] = True
 

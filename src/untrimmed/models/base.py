@@ -1,8 +1,8 @@
 """The base class of all methods: encoders, scores and loss terms. CONTRIBUTING.md has a complete method.
 
 A method implements four hooks: `compute_query_vectors`, `compute_video_vectors`, `compute_scores` and `compute_losses`.
-Callers use `encode_queries`, `encode_videos`, `score`, `timeline` and `forward`. These call the hook of the method and
-then each attachment (`models/attachment.py`: a loss, or a part with weights such as RAL).
+Callers use `encode_queries`, `encode_videos`, `score`, `timeline` and `forward`. These functions call the hook of the
+method and then each attachment (`models/attachment.py`: a loss, or a part with weights such as RAL).
 
 The constructor of a method only creates modules. Then `create_model` draws their initial weights (`draw_weights`) and
 builds the attachments.
@@ -17,7 +17,8 @@ Optional hooks:
 - `compute_sketch` and `compute_probe` return vectors with which an index finds candidates. If the score of a branch
   depends only on the best row of a video, `list_row_tensors` names the tensors that contain this row.
 - `places` lists the branches of the score that an attachment may replace. A method with `places` does not compute the
-  branches in `config.provided`. It implements `branch_losses`, `branch_weight`, and `text_tower` or `encode_words`.
+  branches in `config.provided`. Such a method implements `branch_losses`, `branch_weight`, and `text_tower` or
+  `encode_words`.
 - `training_defaults` contains the loss weights and other settings of a method without a preset file.
 - `draw_weights` sets special initial weights, for example an identity matrix.
 - `watched_queries` and `watched_videos` return numbers per query or video; training logs their means in each epoch.

@@ -38,8 +38,9 @@ class Checkpoint:
 
     - `tensors` maps the authors' parameter names to views of the file's storages.
     - `config` contains the settings that the authors' program stored: numbers, texts, and lists or mappings of numbers
-      and texts. It is empty if the file has no such entry.
-    - `validation` contains the validation metrics (the entry `model_val`) in the order of the file. It may be empty.
+      and texts. `config` is empty if the file has no such entry.
+    - `validation` contains the validation metrics (the entry `model_val`) in the order of the file. `validation` may be
+      empty.
     - `epoch` is counted from 0.
     """
 

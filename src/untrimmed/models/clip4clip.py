@@ -94,7 +94,10 @@ class CLIP4Clip(RetrievalModel):
         return CLIP4ClipVideos(frames=frames, frame_mask=mask, video=_mean(F.normalize(frames, dim=-1), mask))
 
     def encode_words(self, queries: QueryBatch) -> Float[Tensor, "Q W D"]:
-        """Return the word features after the linear map. They are contextual, because they come from a text encoder."""
+        """Return the word features after the linear map.
+
+        The word features are contextual, because they come from a text encoder.
+        """
         return self.query_map(queries.words)
 
     def compute_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"]]:

@@ -8,8 +8,9 @@ git branch, DL-DKD++, is `version: later`. We follow the release:
 - The divergence from the teacher is summed over queries.
 - Frames pass through one more linear map after their tower.
 - No branch has clips.
-- The later version trains with soft labels (`labels: soft`) and with other learning rates and dropout. It resamples
-  each video so that student and teacher have the same number of frames (`features: {teacher: later}`).
+- The later version trains with soft labels (`labels: soft`) and with other learning rates and dropout. The later
+  version resamples each video, so that student and teacher have the same number of frames
+  (`features: {teacher: later}`).
 - Both versions sort the videos of a batch by their number of captions. This order determines which queries and videos
   get soft labels.
 """

@@ -140,7 +140,10 @@ class MSSL(ClipFrameModel):
         return {"clip": sketch}
 
     def compute_probe(self, queries: EncodedQueries) -> Branches:
-        """Return the sentence. It has no weight, because the sketch includes the weights of the branches."""
+        """Return the sentence.
+
+        The sentence is not multiplied by a weight, because the sketch includes the weights of the branches.
+        """
         return {"clip": F.normalize(queries.sentence, dim=-1)[:, None]}
 
     def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:

@@ -1,8 +1,8 @@
 """The partial order loss of HLFormer (arXiv 2507.17402), which moves captions into the cones of their videos.
 
 A video is one vector, pooled from its clips and frames. Captions and videos are scaled and mapped into a hyperbolic
-space with a learned curvature. The loss is the angle between a caption and the cone of its video. It is 0 inside the
-cone. Retrieval does not use hyperbolic space.
+space with a learned curvature. The loss is the angle between a caption and the cone of its video. The loss is 0 if the
+caption is inside the cone. Retrieval does not use hyperbolic space.
 
 As released, frames are padded with zero rows to the longest possible video, and pooling includes this padding. We added
 two cases. If a method has no clips, only frames are pooled. For GMMFormer, the vector that is pooled from all frames

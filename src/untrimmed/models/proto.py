@@ -34,7 +34,7 @@ and the setting that changes the choice:
 - Auxiliary losses are summed over branches, which share no modules. A weight of 0 turns a term off (Table 4).
 
 The table shows mean cosines of prototypes in the clip branch: the same prototype after iterations 1 and K ("1 and K"),
-two prototypes of a video ("in a video"), and one prototype in two videos ("across"). It was measured by
+two prototypes of a video ("in a video"), and one prototype in two videos ("across"). The values were measured by
 `benchmarks/prototype_readings.py` (width 128, seed 0, simulated videos with TVR's captions). SumR is on 400 test videos
 after 750 steps of 16 videos with the retrieval losses alone, learning rate 3e-4 and dropout 0.1; chance is 29.0.
 
@@ -90,7 +90,7 @@ class ProtoQueries(EncodedQueries):
 class ProtoVideos(EncodedVideos):
     """Video vectors. `clips` are the clip prototypes.
 
-    `unit_attention` is the attention of each clip prototype to the units. It sums to 1.
+    `unit_attention` is the attention of each clip prototype to the units. Each prototype's attention sums to 1.
     """
 
     clips: Float[Tensor, "V K D"]
@@ -125,7 +125,10 @@ class Proto(RetrievalModel):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(PrototypeSettings, ModelConfig):
-        """Settings of the method. Those from `masked_share` on affect only training. `iterations` is the paper's K."""
+        """Settings of the method.
+
+        `masked_share` and the settings after it affect only training. `iterations` is the paper's K.
+        """
 
         input_dropout: float = 0.2
         dropout: float = 0.2
@@ -275,7 +278,7 @@ class Proto(RetrievalModel):
         return masked_word_nce(decoded, queries.words[hidden], query_index, temperature=self.config.word_temperature)
 
     def _guidance_loss(self, queries: ProtoQueries, step: TrainingStep) -> Float[Tensor, ""]:
-        """Return the attention guidance loss of queries and joined videos (Eq. 7). It is 0 for a single video."""
+        """Return the attention guidance loss of queries and joined videos (Eq. 7). The loss is 0 for a single video."""
         c = self.config
         batch = step.batch
         num_videos = len(step.batch.videos)

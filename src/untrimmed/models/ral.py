@@ -4,16 +4,16 @@ RAL has two parts, named as in the paper:
 
 - CSA (confidence-aware set-to-set alignment) is a frame branch. A second text tower encodes the words. Each word is
   compared with its best frame, and the score is a mean over words, weighted by learned confidences.
-- MSRA (alignment of distributions) affects only training. It represents each video by a Gaussian, and the set of all
-  captions of a video (support set) by another Gaussian. One loss contrasts samples of the Gaussians, and another loss
-  aligns their parameters.
+- MSRA (alignment of distributions) affects only training. MSRA represents each video by a Gaussian, and all captions of
+  the video together (the support set) by another Gaussian. One loss contrasts samples of the Gaussians, and another
+  loss aligns their parameters.
 
 Released code: zhanglong-ustc/RAL-PRVR, which has RAL only for GMMFormer v2. If paper and release differ, we follow the
 release. The paper's versions and the release's constants are settings.
 
 For GMMFormer, MS-SL and CLIP4Clip, the paper reports only results (Table 5), and the following is our interpretation:
 
-- With GMMFormer and MS-SL, CSA replaces the frame branch of the method. It compares words with the encoded frames of
+- With GMMFormer and MS-SL, CSA replaces the frame branch of the method. CSA compares words with the encoded frames of
   the method, and is trained with the method's InfoNCE and triplet loss.
 - With CLIP4Clip, words are the projected token features, and CSA is added to mean pooling. We did not reproduce the
   paper's results.
@@ -106,7 +106,7 @@ class RALQueries(Record):
     """Encoded words. Masked words have arbitrary values.
 
     `word_weights` are the confidences of words, or None without CSA. As released, they sum to 1. `uncertainty` is
-    larger for less specific queries. It is None without MSRA and in training.
+    larger for less specific queries. `uncertainty` is None without MSRA and in training.
     """
 
     words: Float[Tensor, "Q W D"]
@@ -320,7 +320,7 @@ class RAL(Attachment):
     def alignment_parts(self, both: Distributions) -> tuple[Tensor, Tensor, Tensor]:
         """Return three divergences (Eq. 8): videos from the standard normal, texts from it, and texts from videos.
 
-        As released, the mean of the samples is used instead of the mean of the distribution.
+        As released, the mean of the samples is used instead of the distribution's mean.
         """
         form = self.config.alignment_form
         if form == "released":

@@ -1,8 +1,8 @@
 """Subtitles of TVR (arXiv 2001.09099) as a second stream: a learned weight adds the score of the best passage.
 
-This is our own late fusion, for any method. The score of a video is f + w max_p cos(q, p). Here f is the method's
-score, q is the mean of the query's word vectors, and p is the vector of a passage. The vectors of words and passages
-must come from the same network.
+This late fusion is ours, and works with any method. The score of a video is f + w max_p cos(q, p). Here f is the
+method's score, q is the mean of the query's word vectors, and p is the vector of a passage. The vectors of words and
+passages must come from the same network.
 
 The weight w is learned by InfoNCE of this score, whose gradient does not reach the method. The temperature of the loss
 is also learned. With a fixed temperature, w would also have to scale the scores.
@@ -100,7 +100,7 @@ class SubtitleScore(Attachment):
         return max_sim(text, record.passages, record.mask)
 
     def losses(self, model: Carrier, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """Return InfoNCE of the fused score. Its gradient reaches only the weight and the temperature."""
+        """Return InfoNCE of the fused score. The gradient reaches only the weight and the temperature."""
         if self.name not in step.videos.attached:
             raise ConfigError(f"{model.name}: the videos of the batch have no passages; set them in VideoBatch")
         with torch.no_grad():

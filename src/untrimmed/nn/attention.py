@@ -46,8 +46,8 @@ class StackedSelfAttention(nn.Module):
         - `x`: one input for all attentions, [N, T, D], or one input for each attention, [K, N, T, D].
         - `windows`: factors of the logits.
         - `mask`: masked keys get no weight.
-        - `extra_rows`: further keys and values without queries. They are not masked, and windows do not change their
-          logits.
+        - `extra_rows`: further keys and values without queries. These rows are not masked, and windows do not change
+          their logits.
         """
         query, key, value = (self._split_heads(part) for part in self._project(x))
         if extra_rows is not None:

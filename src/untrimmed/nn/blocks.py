@@ -32,9 +32,9 @@ class ParallelLayers(nn.Module):
     - `output_map`: add a linear map after the heads (MS-SL, GMMFormer).
     - `ffn_ratio`: add a feed-forward part with a hidden layer of width `ffn_ratio * dim` (GMMFormer v2).
     - `norm`: `post` in the released programs, `pre` in the papers (GMMFormer Eq. 8-9, v2 Eq. 14-15).
-    - `skip_padding`: do not compute the rows of padding. Their output is arbitrary. Methods whose released programs
-      use these rows must not set this option. With "training", the rows are computed in evaluation mode, because the
-      comparison with the released program includes them.
+    - `skip_padding`: do not compute the rows of padding. The output of these rows is arbitrary. Methods whose released
+      programs use these rows must not set this option. With "training", the rows are computed in evaluation mode,
+      because the comparison with the released program includes them.
     """
 
     def __init__(

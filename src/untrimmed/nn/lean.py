@@ -60,7 +60,7 @@ class _InputProjection(Function):
     Let n be the normalised rows and m the dropout mask. Then dropout(LN(x)) is m * n * gain + m * shift, times a
     constant. All gradients can be computed from the products of the output's gradient with m * n and with m.
 
-    In bfloat16, the forward pass multiplies m * n by W * gain, and m by W * shift. It saves m * n and m.
+    In bfloat16, the forward pass multiplies m * n by W * gain, and m by W * shift. The forward pass saves m * n and m.
 
     In float32, two products instead of one would be expensive. Therefore the layer norm applies gain and shift, and the
     backward pass recomputes m * n.
@@ -349,7 +349,7 @@ def _heads(joint: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _index(rows: Tensor) -> Tensor | slice:
     """Return the row indices as a flat tensor, or as a slice if they are consecutive.
 
-    They are consecutive if the sequences of the batch are sorted by length.
+    The indices are consecutive if the sequences of the batch are sorted by length.
     """
     first = int(rows[0, 0])
     last = int(rows[-1, -1])

@@ -34,7 +34,7 @@ AXES = {
 class Case:
     """A folder of recorded inputs (`batch.npz`, `weights.npz`) and outputs (`expected.npz` and others).
 
-    `precision` is the number format of our network. It is float32, or float64 to measure the rounding error of float32.
+    `precision` is the number format of our network. float64 is used to measure the rounding error of float32.
     """
 
     folder: Path

@@ -220,7 +220,7 @@ def _frame_cosines(query: Tensor, frames: Tensor, mask: Tensor) -> Tensor:
 
 
 def _schedule(case: Case, name: str) -> np.ndarray:
-    """Return one number per epoch: the value of the distillation weight or of a share of the labels."""
+    """Return one number per epoch: the distillation weight, or a share of the labels."""
     num_epochs = case.setting("n_epoch")
     for constant, value in SCHEDULE_CONSTANTS.items():
         case.require_constant(constant, value)

@@ -46,7 +46,7 @@ class HLFormerParity(ConsolidatedParity):
         Single formulas have the tolerances of the golden data's README, or smaller tolerances. Three are large:
 
         - Curvature 0.1: the gradient of the curvature is 15, but it is a sum of terms of size 1e5 that nearly cancel.
-          Its relative error in single precision is 3e-4.
+          The relative error of this sum in single precision is 3e-4.
         - Points near the origin: the cosine of an angle is a difference of numbers that agree in five digits. Recorded
           angles differ from double precision by up to 5e-4, and recorded gradients by 3e-3. AVX2 and AVX-512 add
           numbers in different orders, which changes angles by 7e-5 and gradients by 4e-4.
@@ -102,7 +102,7 @@ class HLFormerParity(ConsolidatedParity):
     def loss_arrays(
         self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """Return all losses, and each caption's angle and the aperture of the cone of its video."""
+        """Return all losses, each caption's angle, and the aperture of its video's cone."""
         index = case.training_batch().video_index
         curvature = scores["curvature"]
         video = scores["video_hyperbolic"][index]

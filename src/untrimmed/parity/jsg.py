@@ -72,12 +72,14 @@ class JSGParity(RetrievalParity[JSG]):
         return {"proposals": proposals, "feature-pipeline": feature_pipeline, "metrics": metrics}
 
     def rules(self, case: Case) -> Rules:
-        """Return the tolerances. Those of spans are in seconds. Recalls were recorded in percent with two decimals.
+        """Return the tolerances.
 
-        The bias of the convolution has no effect, because a layer norm follows. Its true gradient is therefore zero.
-        The recorded gradient is the rounding error of a large sum, and its tolerance is 1e-3. BertAdam's first update
-        from such noise is 0.1 / sqrt(0.001) = 3.2 times the learning rate in either direction. The tolerance of the
-        final bias is therefore 6.4 times the sum of the learning rates.
+        Tolerances of spans are in seconds. Recalls were recorded in percent with two decimals.
+
+        The bias of the convolution has no effect, because a layer norm follows. Therefore the true gradient of this
+        bias is zero. The recorded gradient is the rounding error of a large sum, and its tolerance is 1e-3. BertAdam's
+        first update from such noise is 0.1 / sqrt(0.001) = 3.2 times the learning rate in either direction. The
+        tolerance of the final bias is therefore 6.4 times the sum of the learning rates.
 
         The gradients of the convolution's four weights have large rounding errors for the same reason. At gradients of
         0.16, float32 differs from float64 by 5e-6 in a direct implementation and by 7e-6 in ours. The tolerance is

@@ -43,7 +43,8 @@ def hyperbolic_maps(case: Case) -> dict[str, Tensor]:
 def _cones(inputs: dict[str, Tensor], curvature: float) -> dict[str, Tensor]:
     """Return points, angles and cone apertures for pairs of a caption and a video, and the loss with its gradients.
 
-    The loss is summed over the selected pairs. It is positive where a caption is outside its video's cone.
+    The loss is summed over the selected pairs. The loss of a pair is positive if the caption is outside its video's
+    cone.
     """
     text, video = (inputs[f"tangent_{side}"].detach().clone().requires_grad_() for side in ("text", "video"))
     c = torch.tensor(curvature, requires_grad=True)

@@ -32,8 +32,8 @@ class MethodParity(ABC):
     def rules(self, case: Case) -> Rules:
         """Return the tolerances.
 
-        The first match applies. A subclass therefore lists its own tolerances before the common tolerances. Its
-        docstring explains larger tolerances.
+        The first match applies. A subclass therefore lists its own tolerances before the common tolerances. The
+        docstring of the subclass explains larger tolerances.
         """
         return RULES
 

@@ -33,8 +33,9 @@ class Robustness:
 def with_noise(frames: Float[np.ndarray, "T D"], level: float, video_id: str) -> Float[np.ndarray, "N D"]:
     """Return round(level * T) rows of noise, followed by the frames. The noise of a video is the same in every run.
 
-    Noise vectors have random directions. Their length is the mean length of the video's frame vectors. The paper only
-    describes the noise as "randomly generated". We cannot use random pixels, because a data set contains only features.
+    Noise vectors have random directions. The length of a noise vector is the mean length of the video's frame vectors.
+    The paper only describes the noise as "randomly generated". We cannot use random pixels, because a data set contains
+    only features.
     """
     count = round(level * len(frames))
     noise = np.random.default_rng(stable_hash(video_id)).standard_normal((count, frames.shape[1]))

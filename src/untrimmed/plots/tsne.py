@@ -66,7 +66,7 @@ def closest_videos(
 def embeddings_of(runs: Sequence[TrainedRun]) -> Embeddings:
     """Return the captions and clips of two videos, encoded by each run.
 
-    They are the two videos with the most similar captions according to the first run.
+    These are the two videos with the most similar captions according to the first run.
 
     Raises: FeatureError unless at least two videos have two captions, ConfigError if scikit-learn is not installed or
         for a method that keeps neither frames nor clips.

@@ -23,7 +23,8 @@ class PositioningVariances:
     Positions are fractions of the duration. Videos with one caption are excluded.
 
     - `by_label` has the variances of the positions of best matches, by label of runs. Each row is one seed.
-    - `annotated` has the variances of the middles of annotated moments. It is empty if no caption has a moment.
+    - `annotated` has the variances of the middles of annotated moments. `annotated` is empty if no caption has a
+      moment.
     """
 
     by_label: dict[str, Float[np.ndarray, "N V"]]

@@ -1,4 +1,4 @@
-"""A picture of the words of a caption: RAL's confidence in each word, and its similarity with the video's frames."""
+"""A picture of a caption's words: RAL's confidence in each word, and each word's similarity with the video's frames."""
 
 from dataclasses import dataclass, replace
 

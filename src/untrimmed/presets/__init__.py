@@ -7,8 +7,9 @@
 3. `<method>+<attachment>/<dataset>.yaml`: changes for this method whenever it has the attachment.
 4. `<method>+<attachment>+<attachment>/<dataset>.yaml`: changes for exactly this set of attachments.
 
-A method or attachment from outside this package needs no file. Its preset consists of the defaults of its `Config` and
-its `training_defaults`. `choose_preset` also accepts any YAML file with the same sections.
+A method or attachment from outside this package needs no file. The preset then consists of the class's
+`training_defaults` and the default values of the class's `Config`. `choose_preset` also accepts any YAML file with the
+same sections.
 """
 
 from collections.abc import Iterable, Mapping
@@ -153,7 +154,7 @@ def load_preset(method: str | ModelName, dataset: str, overrides: Mapping[str, A
 
 
 def _class_settings(name: ModelName, dataset: str) -> dict[str, Any]:
-    """Return the default settings of the class of a method from outside this package."""
+    """Return the default settings of a method from outside this package."""
     from untrimmed.models.registry import (  # imports torch, which is not needed to read a file
         default_losses,
         model_class,

@@ -33,14 +33,14 @@ class TrainSettings(metaclass=Checked):
 
     Updates:
 
-    - `optimizer`: "BertAdam", a class of torch.optim such as "AdamW", or a custom class. It is called with the
+    - `optimizer`: "BertAdam", a class of torch.optim such as "AdamW", or a custom class. The class is called with the
       parameter groups and `lr`.
     - `schedule`: "warmup_linear", "constant", a class of torch.optim.lr_scheduler such as "CosineAnnealingLR", or a
       custom one (`training/schedule.py`). During `warmup_share` of all updates, the learning rate rises.
     - `learning_rates`: {pattern: learning rate} for parameters whose names match a pattern such as
       "attachments.ral.*".
     - `accumulate`: batches per update. The gradient is the mean of the batches' gradients.
-    - `clip_norm`: largest norm of the gradient of all parameters together. BertAdam also clips the gradient of each
+    - `clip_norm`: maximum norm of the gradient, over all parameters together. BertAdam also clips the gradient of each
       tensor separately.
     - `average`: validate and store averaged weights instead of the latest weights. "ema" is an exponential moving
       average, "swa" is a mean with equal weights. A custom function is called with the average, the new weights and
@@ -48,9 +48,9 @@ class TrainSettings(metaclass=Checked):
 
     End of an epoch:
 
-    - `select_by`: the metric on the validation split that selects the best epoch. It is a metric of videos ("SumR",
-      "R@1", "mAP", ...), a metric of moments ("event SumR", "R@10 IoU=0.5", ...), or a custom function that is called
-      with a `Validation`. Higher results are better. If results are equal, the first epoch is selected.
+    - `select_by`: the metric on the validation split that selects the best epoch. The value is a metric of videos
+      ("SumR", "R@1", "mAP", ...), a metric of moments ("event SumR", "R@10 IoU=0.5", ...), or a custom function that is
+      called with a `Validation`. Higher results are better. If results are equal, the first epoch is selected.
     - `annotators`: on DiDeMo, a moment is correct if it matches at least this number of annotations: 2 as released, 1
       in JSG's paper.
     - `patience`: training stops after more than this number of epochs without a new best result.

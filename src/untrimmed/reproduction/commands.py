@@ -32,7 +32,7 @@ class RowCommands:
 
     @property
     def train_template(self) -> str:
-        """The arguments of `train`, with the word DATA instead of the name of the data set."""
+        """The arguments of `train`, with the word DATA instead of a data set's name."""
         return self.train_arguments.replace(f" --data {self.column.data_name}", " --data DATA", 1)
 
     @property

@@ -91,7 +91,10 @@ def _code(texts: Sequence[str]) -> str:
 
 
 def smoke_grid(table: TrainedTable, results: TableResults, settings: RunSettings) -> Grid:
-    """Return the rows that ran on simulated features. Their results are left out, because they have no meaning."""
+    """Return the rows that ran on simulated features.
+
+    The results of these rows are left out, because results on simulated features have no meaning.
+    """
     label = {column.name: column.label for column in results.columns}
     lines = tuple((row, label[column], "trained and evaluated") for row, column in results.figures)
     title = f"{table.title} ({settings.scale.num_videos} simulated videos, seed {settings.data_seed})"
@@ -143,8 +146,8 @@ def untrained_grid(table: UntrainedTable, settings: RunSettings) -> Grid:
     """Return the paper's results with the commands to reproduce them, and our results on the data sets in the root.
 
     Several videos can match a query, and the paper accepts any of these videos. We report two results. The first
-    accepts any matching video. It needs dense labels, which list all matching videos, and covers only queries with such
-    labels. The second result accepts only the annotated video.
+    accepts any matching video. This metric needs dense labels, which list all matching videos. It covers only queries
+    with such labels. The second result accepts only the annotated video.
 
     Raises: ConfigError if the root has none of the table's data sets; any error of evaluation.
     """

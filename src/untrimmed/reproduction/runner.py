@@ -150,7 +150,7 @@ def available_columns(
 
 
 def trial_of(row: TableRow, column: Column, settings: RunSettings) -> Trial:
-    """Return the trial that trains a row on a data set. Its settings are checked."""
+    """Return the trial that trains a row on a data set. The settings of the trial are checked."""
     candidates = (column.preset_name, column.data_name)
     preset = next((name for name in candidates if has_preset(row.method, name)), None)
     root = settings.root

@@ -24,8 +24,8 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 def describe_environment(device: torch.device) -> dict[str, Any]:
     """Return versions, the commit of this package, the device and the number of threads, as values for JSON.
 
-    `commit` is None if the package was not installed from git and is not in a git checkout. It ends with "-dirty" if
-    files of the package have changed since the commit.
+    `commit` is None if the package was not installed from git and is not in a git checkout. `commit` ends with "-dirty"
+    if files of the package have changed since the commit.
 
     The device and the number of threads can change the last digits of results, because numbers are added in another
     order.

@@ -51,7 +51,7 @@ class OpenedModel:
     """A model and a split of a data set. `train` contains the batch sizes for videos and queries.
 
     Videos are encoded in file order, because one of GMMFormer's windows depends on the longest video of the batch.
-    `order` is the order in which captions are encoded (see `query_batches`). It does not change their encodings.
+    `order` is the order in which captions are encoded (see `query_batches`). This order does not change the encodings.
     """
 
     model: RetrievalModel

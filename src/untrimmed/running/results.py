@@ -85,8 +85,8 @@ def spans_of(dataset: RetrievalDataset) -> list[Spans]:
 def labels_of(dataset: RetrievalDataset, truths: Path | None) -> Truths | None:
     """Return the dense labels: all correct videos of each query.
 
-    They are read from the file `truths`, by default from the file in the data set's folder. The result is None if the
-    folder contains no such file.
+    The labels are read from the file `truths`, by default from the file in the data set's folder. The result is None if
+    the folder contains no such file.
     """
     path = truths or dataset.dense_labels
     return None if path is None else read_truths(path, dataset.annotations)

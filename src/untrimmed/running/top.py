@@ -23,8 +23,8 @@ from untrimmed.running.opened import OpenedModel
 class RetrievedVideo:
     """A top-ranked video of a caption.
 
-    `moment_s` is the best moment in seconds. It is None if the model cannot find moments, or the video's duration is
-    unknown.
+    `moment_s` is the best moment in seconds. `moment_s` is None if the model cannot find moments or the video's
+    duration is unknown.
     """
 
     row: int  # row of the video in the data set

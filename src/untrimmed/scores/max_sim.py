@@ -201,7 +201,7 @@ def _best_rows_in_tiles(
 class _BestRows(torch.autograd.Function):
     """The largest dot product of each query with the rows of each video.
 
-    Only the best of the L rows of a video gets a gradient. The backward pass therefore needs 1 / L of the work of a
+    Only the best of the L rows of a video gets a gradient. Therefore the backward pass takes 1 / L of the time of a
     pass through all similarities. The similarities are not stored.
     """
 

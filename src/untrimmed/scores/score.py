@@ -41,6 +41,6 @@ class Scores:
 
 
 def required_best(score: Score) -> Int[Tensor, "Q V"]:
-    """Return the indices of the best clips or frames of a score. It must be a maximum over clips or frames."""
+    """Return the indices of the best clips or frames of a score. The score must be a maximum over clips or frames."""
     assert score.best is not None
     return score.best

@@ -19,7 +19,7 @@ HEADER = ("", *RECALL, *TESTS, "weights (M)", "step (ms)", "kB a video")
 
 
 def page(results: Sequence[StudyResults], command: str, picture: str) -> str:
-    """Return the page in Markdown. `picture` is the URL or path of the picture of the search."""
+    """Return the page in Markdown. `picture` is the URL or path of the picture that shows the search."""
     text = f"# Comparison of methods\n\nMade by:\n\n    {command}\n\n"
     text += "".join(f"{line}\n" for line in winners(results))
     text += "".join("\n" + "\n".join(section(entry)) for entry in results)

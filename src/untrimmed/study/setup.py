@@ -334,7 +334,7 @@ class StudySetup:
         return self.report_of(trial.method, trial.measured("test", ranks), trial.note)
 
     def report_of(self, title: str, ranks: Sequence[int], stored: Path) -> Report:
-        """Return the report of stored ranks. Its caption ids are consecutive numbers.
+        """Return the report of stored ranks. The caption ids in the report are consecutive numbers.
 
         Raises: ConfigError if the number of ranks differs from the number of test captions.
         """

@@ -148,7 +148,10 @@ class Trainer:
 
 
 def workers(jobs: int) -> ProcessPoolExecutor:
-    """Return a pool of processes that share the processor cores. They exit when this process exits or is killed."""
+    """Return a pool of processes that share the processor cores.
+
+    The processes exit when this process exits or is killed.
+    """
     spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads can hang
     threads = max(1, (os.cpu_count() or 1) // jobs)
     return ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_begin_work, initargs=(threads, imported()))

@@ -281,7 +281,7 @@ class TrainingLoop:
     def _figures(self) -> dict[str, float]:
         """Return metrics on the validation split.
 
-        Metrics of moments are slow. They are computed only if such a metric selects the best epoch.
+        Metrics of moments are slow. Therefore these metrics are computed only if one of them selects the best epoch.
         """
         train = self.config.train
         opened = self._opened()

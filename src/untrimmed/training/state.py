@@ -1,7 +1,7 @@
 """Save and load the state of a run. An interrupted run continues from this state with the same results.
 
-One safetensors file contains all tensors and, as JSON in its header, all numbers. They therefore always belong to the
-same step. The tensors are
+One safetensors file contains all tensors and, as JSON in its header, all numbers. Therefore tensors and numbers always
+belong to the same step. The tensors are
 
     model.NAME      weights
     KEY.NAME        the optimizer's tensors for each parameter; for BertAdam, KEY is `mean` or `square`
@@ -62,7 +62,7 @@ class Stateful(Protocol):
     """An object whose state a run saves: a callback, a sampler, a preparation of batches, or a schedule."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state: numbers, texts, tensors, and lists and dictionaries of these. It may be empty."""
+        """Return the state: numbers, texts, tensors, and lists and dictionaries of these. The state may be empty."""
 
     def load_state_dict(self, state: dict[str, Any], /) -> None:
         """Restore a state."""
@@ -139,7 +139,7 @@ class SavedParts:
 
 
 def require_saveable(parts: SavedParts) -> None:
-    """Raise a ConfigError if the state of a part cannot be saved. This is called before the first step."""
+    """Raise a ConfigError if the state of a part cannot be saved. This function is called before the first step."""
     for name, state in parts.other_state().items():
         try:
             _from_bytes(_to_bytes(state))

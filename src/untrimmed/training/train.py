@@ -74,8 +74,8 @@ def train(
     """Train a method, given by name or as a model, and return the finished run.
 
     `data` is the name of a data set at ROOT/DATA, or two data sets in memory: one for training and one for selecting
-    the best epoch. If `method` is a model, it is trained in place from its current weights. It ends with the weights of
-    the last epoch, and `run.load_model()` returns the best model.
+    the best epoch. If `method` is a model, it is trained in place from its current weights. After training, it has the
+    weights of the last epoch. `run.load_model()` returns the best model.
 
     Settings come from a preset. Keyword arguments change whole sections or dotted keys: `train("gmmformer_v2",
     data="tvr", root="data", weights={"clip_nce": 0.1}, **{"train.epochs": 30})`. `preset` is a YAML file, or the name
@@ -85,8 +85,8 @@ def train(
     If the folder `out` (default: runs/METHOD-DATA) has a run with the same settings and initial weights, that run is
     continued. Nothing is ever overwritten.
 
-    - `callback` is called after each step and after each validation, and can stop the training. It is a function,
-      "tensorboard", "wandb", MODULE:NAME, or a list of these.
+    - `callback` is called after each step and after each validation, and can stop the training. The value is a
+      function, "tensorboard", "wandb", MODULE:NAME, or a list of these.
     - `packing` is called with the number of prepared videos and the total while features are prepared.
     - `precision` is the number format of matrix products: float32, bfloat16 (losses, weights and updates stay in
       float32), or auto, which chooses one of these when the run starts.

@@ -81,7 +81,9 @@ class Trial:
         return ""
 
     def require_same(self) -> None:
-        """Check that a run in the folder has the same settings. They differ, for example, after a preset has changed.
+        """Check that a run in the folder has the same settings.
+
+        Settings differ, for example, after a preset has changed.
 
         Settings that did not exist when the run was trained are not compared.
 

@@ -3,9 +3,9 @@
 `train.json`, `val_1.json`, `val_2.json`: `{video: {"duration", "timestamps": [[start, end], ...], "sentences":
 [...]}}`. Both validation files describe the same videos in different words.
 
-PRVR papers use only the videos with released features: 9,043 for training and 4,430 for testing. They report 15,753
-test captions, which is 3.56 per video. val_1 has 3.56 captions per video and val_2 has 3.49, so we test on val_1 by
-default.
+PRVR papers use only the videos with released features: 9,043 for training and 4,430 for testing. The papers report
+15,753 test captions, which is 3.56 per video. val_1 has 3.56 captions per video and val_2 has 3.49, so we test on val_1
+by default.
 """
 
 from pathlib import Path

@@ -4,8 +4,8 @@
 `<source>_<start>_<end>`, a 150-second cut of a source video.
 
 ProtoPRVR (arXiv 2504.13035, appendix 6) merges all cuts of a source into one video. The paper reports 2,214 merged
-videos with 7,218 captions for train, and 474 merged videos with 1,550 captions for val. Its list of merged videos is
-not published, but merging by source name gives exactly these counts.
+videos with 7,218 captions for train, and 474 merged videos with 1,550 captions for val. The paper's list of merged
+videos is not published, but merging by source name gives exactly these counts.
 """
 
 from collections import defaultdict

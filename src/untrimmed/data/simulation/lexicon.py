@@ -133,7 +133,7 @@ def content_words(text: str) -> list[str]:
 def generator(seed: int, *names: str) -> np.random.Generator:
     """Return a random generator that depends only on the seed and the names.
 
-    Generators with different names are independent. Their numbers are the same on every machine.
+    Generators with different names are independent. A generator's numbers are the same on every machine.
     """
     digest = hashlib.blake2b("\0".join((str(seed), *names)).encode(), digest_size=16).digest()
     return np.random.default_rng(int.from_bytes(digest, "big"))

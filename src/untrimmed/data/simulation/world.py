@@ -7,8 +7,8 @@
   a rare word with the video's captions.
 - Text features: a fixed random network maps a word's meaning, part of the sentence's intent, and noise to a vector. A
   constant vector is added to all words, because RoBERTa features also share a common direction.
-- Frame features: another random network maps event, scene, shot and noise to a vector. Its last layer is a ReLU, as in
-  ResNet and I3D. The coordinates of text features and frame features do not correspond.
+- Frame features: another random network maps event, scene, shot and noise to a vector. The last layer of this network
+  is a ReLU, as in ResNet and I3D. The coordinates of text features and frame features do not correspond.
 
 Features depend on the seed, on the video's id and captions, and on the corpus. `untrimmed.running.untrained` computes
 the best possible result from the hidden vectors (`World.events`, `World.intent`).
@@ -42,7 +42,7 @@ from untrimmed.passages.passage import Passage
 HIDDEN_DIM = 128
 STEEPNESS = 3.0
 THRESHOLDS = 0.3
-"""Standard deviation of the thresholds of the hidden units, for input rows of length 1.
+"""Standard deviation of the hidden units' thresholds, for input rows of length 1.
 
 With this value, a linear map that is fitted to mean vectors works badly for single frames. With a larger value, the
 features of all rows would be too similar.
@@ -276,7 +276,10 @@ class World:
         return self._taught(self._hidden_frames(captions, noise, self.settings.teacher_noise)).astype(np.float32)
 
     def teacher_sentence(self, text: str) -> Float[np.ndarray, "1 S"]:
-        """Return the teacher's sentence vector, float32, of length 1. It has as much noise as the teacher's frames."""
+        """Return the teacher's sentence vector, float32, of length 1.
+
+        The vector has as much noise as the teacher's frame vectors.
+        """
         noise = unit_rows(self._rng("teacher's noise", *tokens(text)).standard_normal(MEANING_DIM))
         noisy = self.intent(text) + self.settings.teacher_noise * noise
         return unit_rows(self._taught(noisy[None])).astype(np.float32)
