@@ -47,8 +47,8 @@ def count_ambiguous(annotations: Sequence[Annotation]) -> tuple[int, int]:
 def _pairs(sets: list[WordSet]) -> Iterator[tuple[WordSet, WordSet]]:
     """Yield all pairs of different word sets with a Jaccard index of at least `MIN_OVERLAP`.
 
-    Such sets share at least one of their rarest words (prefix filtering). Only sets with a common rare word are
-    therefore compared.
+    Two such sets share at least one of their rarest words (prefix filtering). Therefore only sets with a common rare
+    word are compared.
     """
     count = Counter(chain.from_iterable(sets))
     by_rare_word: defaultdict[str, list[WordSet]] = defaultdict(list)

@@ -63,8 +63,9 @@ class CaptionItem(NamedTuple):
 class RetrievalDataset:
     """Videos, captions and features of one split. Each caption is a query, and each distinct video a candidate.
 
-    `len(data)` is the number of captions, and `data[row]` a `CaptionItem`. Reading a batch with `data.features.videos`
-    is faster than reading its items. Captions are in file order, videos in order of first appearance.
+    `len(data)` is the number of captions, and `data[row]` is a `CaptionItem`. Reading a batch with
+    `data.features.videos` is faster than reading its items. Captions are in file order, videos in order of first
+    appearance.
 
     - Moments are in seconds, and empty if the files contain no times.
     - `several_annotators` means that each caption has one moment per annotator, all for the same event (DiDeMo).
@@ -183,8 +184,8 @@ class RetrievalDataset:
     ) -> TrainingRows:
         """Return the row numbers of the videos and all their captions, in the order of a released training batch.
 
-        Videos with more frames come first, or with `sort_by="captions"` (DL-DKD) videos with more captions. Ties keep
-        the given order.
+        Videos with more frames come first, or with `sort_by="captions"` (DL-DKD) videos with more captions. Videos with
+        equal numbers stay in the given order.
         """
         order, offsets = self._captions_by_video
         counts = np.diff(offsets)

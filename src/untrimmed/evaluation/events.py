@@ -24,7 +24,7 @@ def event_recall(
 ) -> dict[str, float]:
     """Return {`R@K IoU=m`: percentage of queries with a correct moment among the first K}. NaN without queries.
 
-    Predictions are sorted by rank; video -1 is padding. A prediction is correct if its video is correct and its IoU
+    Predictions are sorted by rank. Video -1 is padding. A prediction is correct if its video is correct and its IoU
     with an annotated span is at least m. If a query has four spans or more (DiDeMo), a prediction must match
     `annotators` spans: two in the release, one in the paper. If a query has no spans, no prediction is correct.
 

@@ -45,7 +45,7 @@ class ScoredSplit:
 def query_rows(split: ScoredSplit) -> Iterator[dict[str, Any]]:
     """Yield one row per caption: rank and score of the annotated video, the top-ranked video, and the predicted moment.
 
-    - `rank` and `score` are those of the fused score; `rank_BRANCH` and `score_BRANCH` are those of a single branch.
+    - `rank` and `score` belong to the fused score, `rank_BRANCH` and `score_BRANCH` to a single branch.
     - `any_rank` is the best rank of a correct video. The field exists only if the data set has dense labels.
     - `start_s` and `end_s` are the model's best span in the annotated video. `iou` is the largest IoU of this span with
       an annotated span.

@@ -37,7 +37,7 @@ def recall_by_moment_ratio(
     edges: Sequence[float] = MS_SL_EDGES,
     at: Sequence[int] = RECALL_AT,
 ) -> dict[str, dict[str, float]]:
-    """Return {group: metrics}; the metrics are recall, SumR and the number of queries (`queries`)."""
+    """Return {group: metrics}. The metrics are recall, SumR and the number of queries (`queries`)."""
     group = group_of(ratio, edges)
     return {
         name: recall(rank[group == i], at) | {"queries": float(np.count_nonzero(group == i))}

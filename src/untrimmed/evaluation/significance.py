@@ -1,4 +1,4 @@
-"""Significance tests: could the difference between two models be chance?"""
+"""Test whether the difference between two models could be chance."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -124,7 +124,7 @@ def randomization_p(difference: Float[np.ndarray, " Q"]) -> float:
 
 
 def format_p(p: float | None) -> str:
-    """Return a p-value as text with two significant digits, for tables. None is an empty text.
+    """Return a p-value as text with two significant digits, for tables. For None, the text is empty.
 
     >>> format_p(0.03456), format_p(1.0), format_p(1 / 10_001), format_p(None)
     ('0.035', '1', '< 0.0001', '')

@@ -25,7 +25,9 @@ def lifted(tangent: Float[Tensor, "N D"], curvature: Float[Tensor, ""]) -> Float
 def exterior_angle(
     video: Float[Tensor, "N D"], text: Float[Tensor, "N D"], curvature: Float[Tensor, ""]
 ) -> Float[Tensor, " N"]:
-    """Return the angle, in [0, pi], at each video between the direction away from the origin and that to its text.
+    """Return the angle at each video between the direction away from the origin and the direction to the text.
+
+    Angles are in [0, pi].
 
     >>> video, text = torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0, 0.0]])
     >>> exterior_angle(video, text, torch.tensor(1.0)), exterior_angle(text, video, torch.tensor(1.0))

@@ -10,7 +10,7 @@ from untrimmed.losses.query_diversity import cosines_of_siblings
 def query_similarity(
     query: Float[Tensor, "Q D"], video_index: Int[Tensor, " Q"], *, temperature: float
 ) -> Float[Tensor, ""]:
-    """Return InfoNCE between queries; the positives of a query are the other queries of its video (DreamPRVR).
+    """Return InfoNCE between queries. The positives of a query are the other queries of its video (DreamPRVR).
 
     The loss is averaged over the positives of each query, and then over queries that have positives. If no query has
     positives, it is 0 (arXiv 2604.03653).

@@ -54,9 +54,9 @@ def transport_plan(
 ) -> Float[Tensor, "V N L"]:
     """Return the distribution of each query over clips. Rows sum to 1, but rows of padding are 0.
 
-    This is entropic optimal transport, solved by Sinkhorn iterations in log space. With M queries and L clips, a query
-    has mass 1 / (M + L), a clip 1 / L, and the dustbin L / (M + L). The cost of the dustbin has no effect, because it
-    is the same for all clips.
+    This is entropic optimal transport, solved by Sinkhorn iterations in log space. With M queries and L clips, the mass
+    of a query is 1 / (M + L), the mass of a clip 1 / L, and the mass of the dustbin L / (M + L). The cost of the
+    dustbin has no effect, because it is the same for all clips.
     """
     num_queries = mask.sum(dim=1, keepdim=True)
     num_clips = similarity.shape[2]

@@ -135,7 +135,7 @@ class ExtraRows:
 
 
 class Attachment(nn.Module):
-    """Base class of attachments. A model calls the hooks of its attachments; by default the hooks change nothing."""
+    """Base class of attachments. A model calls the hooks of its attachments. By default, the hooks change nothing."""
 
     name: ClassVar[str]  # set by `register`
     Config: ClassVar[type[AttachmentConfig]] = AttachmentConfig

@@ -21,7 +21,8 @@ Optional hooks:
   `encode_words`.
 - `training_defaults` contains the loss weights and other settings of a method without a preset file.
 - `draw_weights` sets special initial weights, for example an identity matrix.
-- `watched_queries` and `watched_videos` return numbers per query or video; training logs their means in each epoch.
+- `watched_queries` and `watched_videos` return numbers per query or video. Training logs the means of these numbers in
+  each epoch.
 - `list_released_names` translates the authors' parameter names.
 """
 

@@ -50,7 +50,7 @@ class DLDKDQueries(EncodedQueries):
 
 @dataclass(frozen=True, kw_only=True)
 class DLDKDVideos(EncodedVideos):
-    """Frame vectors. `frames` are those of the inheritance branch. Both branches use the same mask."""
+    """Frame vectors. `frames` belong to the inheritance branch. Both branches use the same mask."""
 
     frames: Float[Tensor, "V T D"]
     frame_mask: Bool[Tensor, "V T"]
@@ -89,7 +89,10 @@ class StudentBranch(nn.Module):
 
 @register("dl_dkd")
 class DLDKD(RetrievalModel):
-    """Two branches over frames and words. Each scores a video by its best frame. One branch learns from a teacher."""
+    """Two branches over frames and words.
+
+    Each branch scores a video by the best frame. One branch learns from a teacher.
+    """
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ModelConfig):

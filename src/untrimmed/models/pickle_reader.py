@@ -55,7 +55,7 @@ class TensorReference(NamedTuple):
 class PickleReader:
     """Interprets the opcodes of a pickle.
 
-    It builds plain containers. Instead of an object of any other class, it builds a `PickledObject`.
+    The result consists of plain containers. An object of any other class becomes a `PickledObject`.
     """
 
     DTYPES: ClassVar[Mapping[str, torch.dtype]] = {

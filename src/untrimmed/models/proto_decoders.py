@@ -1,6 +1,6 @@
 """ProtoPRVR's decoders, which are used only in training.
 
-They predict the words of a query from one prototype, and the frames of a video from all prototypes.
+The decoders predict the words of a query from one prototype, and the frames of a video from all prototypes.
 """
 
 from typing import Literal

@@ -212,8 +212,8 @@ class RAL(Attachment):
     def row_tensors(self, model: Carrier) -> TensorNames:
         """Return the names of the frame tensors, because the score depends only on each word's best frame.
 
-        If the weight of the branch or a confidence can be negative (the latter with `confidences: paper`), the score
-        may depend on the worst frame, and no names are returned.
+        If the branch's weight or a confidence can be negative, the score may depend on the worst frame, and no names
+        are returned. Confidences can be negative with `confidences: paper`.
         """
         is_best = self.csa is not None and self.config.confidences != "paper" and model.branch_weight("frame") >= 0
         return {"frame": ("frames", "frame_mask")} if is_best else {}
@@ -318,7 +318,9 @@ class RAL(Attachment):
         return Rows(frames, torch.arange(len(frames), device=frames.device), mask, num_zeros.to(frames.dtype))
 
     def alignment_parts(self, both: Distributions) -> tuple[Tensor, Tensor, Tensor]:
-        """Return three divergences (Eq. 8): videos from the standard normal, texts from it, and texts from videos.
+        """Return three divergences (Eq.
+
+        8): of videos and of texts from the standard normal distribution, and of texts from videos.
 
         As released, the mean of the samples is used instead of the distribution's mean.
         """

@@ -17,7 +17,7 @@ Aggregation = Literal["both", "global", "local"]
 
 @dataclass(frozen=True)
 class Gaussian:
-    """Diagonal normal distributions; `log_scale` is the logarithm of the standard deviation."""
+    """Diagonal normal distributions. `log_scale` is the logarithm of the standard deviation."""
 
     mean: Float[Tensor, "N D"]
     log_scale: Float[Tensor, "N D"]

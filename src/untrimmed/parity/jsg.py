@@ -268,7 +268,7 @@ class JSGParity(RetrievalParity[JSG]):
     def align(
         self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return both arrays without ambiguous best proposals, to which another proposal's cosine is nearly equal."""
+        """Return both arrays without best proposals whose cosine is nearly equal to another proposal's cosine."""
         if not name.startswith("expected/"):
             return super().align(case, name, ours, theirs, exact)
         if ours.shape != theirs.shape or not name.startswith("expected/glance_best_"):

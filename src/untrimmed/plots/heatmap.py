@@ -63,7 +63,9 @@ class HeatMap:
 
 
 def heat_map_of(runs: Sequence[TrainedRun], caption_id: str | None) -> HeatMap:
-    """Return the similarities of a caption, or without an id of up to five captions, with the parts of their video.
+    """Return the similarities of a caption with the parts of its video.
+
+    Without `caption_id`, the result contains up to five captions of one video.
 
     Raises: FeatureError for a video without a duration, ConfigError for a method without frames and clips.
     """

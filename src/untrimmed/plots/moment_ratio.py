@@ -1,4 +1,4 @@
-"""A picture of SumR by moment ratio: the length of the caption's moment / the length of the video."""
+"""A picture of SumR by moment ratio: the length of the caption's moment divided by the video's length."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -49,7 +49,10 @@ class PrototypeAttention:
 
 @dataclass(frozen=True)
 class Attendance:
-    """The share of attention inside moments, by rank of the prototype. `by_chance` is that of uniform attention."""
+    """The share of attention inside moments, by rank of the prototype.
+
+    `by_chance` is the share for uniform attention.
+    """
 
     inside: Float[np.ndarray, " K"]
     by_chance: float

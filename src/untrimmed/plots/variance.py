@@ -1,4 +1,4 @@
-"""A picture of the variance, within each video, of the positions at which its captions match best."""
+"""A picture of the variance, within each video, of the positions that match the video's captions best."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -79,7 +79,7 @@ def _page_header(columns: Sequence[Column], *, with_folders: bool) -> list[str]:
 
 
 def _train_cell(commands: Sequence[RowCommands]) -> str:
-    """Return a row's arguments of `train`: once, with the word DATA, if they are otherwise equal on all data sets."""
+    """Return a row's arguments of `train`. If only the data sets differ, one text with the word DATA is returned."""
     templates = [command.train_template for command in commands]
     if len(commands) > 1 and len(set(templates)) == 1:
         return _code(templates)
@@ -149,7 +149,7 @@ def untrained_grid(table: UntrainedTable, settings: RunSettings) -> Grid:
     accepts any matching video. This metric needs dense labels, which list all matching videos. It covers only queries
     with such labels. The second result accepts only the annotated video.
 
-    Raises: ConfigError if the root has none of the table's data sets; any error of evaluation.
+    Raises: ConfigError if the root contains no data set of the table, and any error of evaluation.
     """
     columns, missing = available_columns(table, settings)
     commands = {column.name: command for column, command in untrained_commands(table)}

@@ -54,7 +54,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class TableProgress:
-    """Progress of a table. `number` of `total` rows have been started; `activity` describes the current step."""
+    """Progress of a table. Of `total` rows, `number` have been started. `activity` describes the current step."""
 
     number: int
     total: int
@@ -101,7 +101,7 @@ def run_table(table: TrainedTable, settings: RunSettings, on_progress: OnProgres
 
     Rows are trained and evaluated, unless results are cached.
 
-    Raises: ConfigError if the root has none of the table's data sets; any error of training.
+    Raises: ConfigError if the root contains no data set of the table, and any error of training.
     """
     columns, missing = available_columns(table, settings)
     pairs = [(row, column) for row, column in pairs_of(table) if column in columns]
@@ -131,7 +131,7 @@ def available_columns(
 
     Without a root, return all columns.
 
-    Raises: ConfigError if the root has none of the data sets.
+    Raises: ConfigError if the root contains no data set of the table.
     """
     if settings.root is None:
         return table.columns, ()

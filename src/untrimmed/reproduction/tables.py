@@ -66,7 +66,7 @@ class TableRow:
 
     - `overrides` are settings of the training, and `evaluated_with` are settings of the evaluation. Both have dotted
       keys.
-    - `without` is the reason why a row cannot be run, or empty. Such a row is still listed.
+    - `without` is the reason why a row cannot be run, or empty. A row with a reason is still listed.
     - `paper` is {column: printed results}, with one number per metric.
     """
 
@@ -92,7 +92,7 @@ class TableRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One table or figure; `name` is the argument of the command (`table1`)."""
+    """One table or figure. `name` is the argument of the command (`table1`)."""
 
     name: str
     title: str

@@ -56,7 +56,7 @@ def _lead(results: StudyResults, best: Candidate, rival: Candidate) -> str:
 
 
 def _short_of_untrained(results: StudyResults, best: Candidate) -> str:
-    """Return a sentence if an untrained baseline other than the oracle has a higher SumR than the best candidate."""
+    """Return a sentence if an untrained baseline (not the oracle) has a higher SumR than `best`, else an empty text."""
     rows = {name: of["SumR"] for name, of in results.untrained.items() if name != ORACLE}
     name = max(rows, key=lambda entry: rows[entry], default="")
     if not name or rows[name] <= mean_sum_r(results, best):

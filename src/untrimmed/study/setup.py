@@ -277,8 +277,8 @@ class StudySetup:
     def trial(self, candidate: Candidate, *, point: Point, steps: int, seed: int) -> Trial:
         """Return a trial that trains a candidate, with enough epochs for the steps.
 
-        The settings of the candidate's preset are overridden by the study's sizes, by the candidate's own settings and
-        by those of `point`. If a loss of the preset starts late, it starts after the same share of the trial's epochs.
+        The study's sizes, the candidate's settings and the settings of `point` override the settings of the candidate's
+        preset. If a loss of the preset starts late, it starts after the same share of the trial's epochs.
 
         Raises: ConfigError if both the candidate and `point` set a key.
         """

@@ -66,7 +66,7 @@ class StudyPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyResults:
-    """The results on one data set so far.
+    """The current results on one data set.
 
     `reports` contains, for each candidate, one report on test videos per finished seed.
     """
@@ -119,7 +119,10 @@ class StudyResults:
 
 @dataclass(frozen=True)
 class Trainer:
-    """Trains up to `jobs` trials at a time and prints a line for each finished trial. With 0 jobs, trains nothing."""
+    """Trains up to `jobs` trials at a time and prints a line for each finished trial.
+
+    With 0 jobs, nothing is trained.
+    """
 
     print_line: Callable[[str], None] = lambda line: None
     jobs: int = 1

@@ -199,7 +199,7 @@ class TrainingLoop:
             self.fabric.backward(loss / num_batches)
 
     def _local_gradients(self, are_local: bool) -> AbstractContextManager[Any]:
-        """Return a context in which processes do not exchange gradients, for all batches of an update but the last."""
+        """Return a context in which processes do not exchange gradients, except for the last batch of an update."""
         if self.fabric.world_size == 1:
             return nullcontext()
         return self.fabric.no_backward_sync(self.module, enabled=are_local)
@@ -214,7 +214,7 @@ class TrainingLoop:
         self.state.updates += 1
 
     def _require_finite(self, values: dict[str, torch.Tensor]) -> None:
-        """Raise a ConfigError if a loss term is not finite; otherwise add the terms to the sums of the epoch."""
+        """Add the loss terms to the sums of the epoch. Raise a ConfigError if a term is not finite."""
         state = self.state
         self._batch_terms = dict(zip(values, torch.stack(list(values.values())).tolist(), strict=True))
         for name, value in self._batch_terms.items():

@@ -113,8 +113,8 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """Return groups of parameters for an optimizer. Weight decay applies to all except biases and gains of layer norms.
 
-    It also applies to the gains of norms with `decay_gain`. The released programs exempt gains by their names, and
-    these gains have other names.
+    Weight decay also applies to the gains of norms with `decay_gain`. The released programs exempt gains by their
+    names, and these gains have other names.
 
     Keys of `learning_rates` are patterns with wildcards, such as `clip_*`. A parameter gets the rate of the first
     pattern that matches its name.

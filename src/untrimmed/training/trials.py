@@ -83,9 +83,8 @@ class Trial:
     def require_same(self) -> None:
         """Check that a run in the folder has the same settings.
 
-        Settings differ, for example, after a preset has changed.
-
-        Settings that did not exist when the run was trained are not compared.
+        Settings can differ if a preset has changed. Settings that did not exist when the run was trained are not
+        compared.
 
         Raises: ConfigError if settings differ; the message describes the first difference.
         """

@@ -78,7 +78,7 @@ class Benchmark:
         return annotations
 
     def published(self, part: str, videos: int, captions: int) -> str:
-        """Return a text that names a source with the same counts. If there is none, it lists the published counts."""
+        """Return a text that names a source with the same counts, or otherwise lists the published counts."""
         sizes = self.sizes.get(part, ())
         agreeing = [size.source for size in sizes if (size.videos, size.captions) == (videos, captions)]
         if agreeing:
@@ -87,7 +87,7 @@ class Benchmark:
         return "published: " + "; ".join(differences) if differences else "no published size"
 
     def differences(self, part: str, videos: int, captions: int) -> list[str]:
-        """Return one text (counts and source) for each published size of the part that differs from these counts."""
+        """Return a text with counts and source for each published size of the part that differs from these counts."""
         return [
             f"{size.videos:,} / {size.captions:,} in {size.source}"
             for size in self.sizes.get(part, ())

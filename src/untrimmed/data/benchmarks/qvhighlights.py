@@ -19,7 +19,7 @@ from untrimmed.errors import FeatureError
 
 
 def read(path: Path) -> list[Annotation]:
-    """Return the captions of a release file in file order. Each cut is a video of its own.
+    """Return the captions of a release file in file order. Each cut is a separate video.
 
     Raises: FeatureError for invalid content; the message names the file and the line.
     """
