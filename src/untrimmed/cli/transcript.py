@@ -54,7 +54,7 @@ def transcript(
 
 
 def _missing(of_source: list[Passage], source: str | None) -> str:
-    """Return why there is no text, and what to do. `of_source` has the passages of the source in other languages."""
+    """Return why there is no text, and what to do. `of_source` are the passages of the source in other languages."""
     if of_source:
         languages = ", ".join(sorted({passage.language or "unknown" for passage in of_source}))
         return f"no text in this language; this video has text in: {languages}"

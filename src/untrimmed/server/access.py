@@ -1,9 +1,10 @@
-"""Access control for all routes, by checks of the Host header, the Origin header and a token.
+"""Access control for all routes: checks of the Host header, the Origin header and a token.
 
-Any page that is open in a browser can send requests to programs on the same machine. Three checks reject such requests.
-The Host header must name this machine; a foreign name that resolves to this machine's address is rejected. A request
-from a page must come from this service's own page. A service that other machines can reach requires a token. Other
-users of this machine need a token, too (on Linux).
+Any page that is open in a browser can send requests to programs on the same machine. Three checks reject such requests:
+
+- The Host header must name this machine. A foreign name that resolves to this machine's address is rejected.
+- A request from a page must come from this service's own page.
+- If other machines can reach the service, a token is required. On Linux, other users of this machine also need it.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from untrimmed.server.peers import is_foreign
 from untrimmed.server.problems import problem
 
 MAX_BODY_BYTES = 1 << 20
-IS_HEAD = "untrimmed.is_head"  # key in the scope of a HEAD request; the response of such a request gets no body
-HAS_TOKEN = "untrimmed.has_token"  # key in the scope of a request: whether the request contains an accepted token
+IS_HEAD = "untrimmed.is_head"  # key in the scope of HEAD requests, whose responses get no body
+HAS_TOKEN = "untrimmed.has_token"  # key in the scope of requests: whether the request contains an accepted token
 _TOO_LONG = f"the request body is larger than {MAX_BODY_BYTES >> 20} MB; send a smaller request"
 _PICTURE = "/api/search/picture"  # this route has its own size limit
 MIN_TOKEN_LENGTH = 16
-_PASS_S = 120  # how long a pass is valid; starting a browser can take a minute
+_PASS_S = 120  # a pass is valid for this time, because starting a browser can take a minute
 # Browsers may only load scripts, styles, pictures and videos from this service, and may not show the page in a frame of
 # another page.
 POLICY = (
@@ -62,8 +63,8 @@ class Access:
     """
 
     names: frozenset[str] = frozenset({"localhost", "127.0.0.1", "::1"})
-    # whether any IP address is accepted as Host header; this is safe, because a foreign page's host name is no IP
-    # address
+    # Whether any IP address is accepted as Host header. This is safe, because the host name of a foreign page that
+    # attacks this service is not an IP address.
     any_address: bool = False
     token: str | None = None
     own_token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
@@ -104,7 +105,7 @@ class Access:
         return sum(secrets.compare_digest(token.encode(), expected.encode()) for expected in accepted) > 0
 
     def redeem(self, code: str) -> bool:
-        """Whether a code is a valid pass, made by `make_pass`. Each pass is accepted only once."""
+        """Whether a code is a valid pass of `make_pass`. Each pass is accepted only once."""
         expires_at, _, nonce = code.partition(".")[0].partition("-")
         signed = _sign(self.own_token, f"{expires_at}-{nonce}")
         if not (expires_at.isdecimal() and secrets.compare_digest(code.encode(), signed.encode())):
@@ -116,10 +117,9 @@ class Access:
 
 
 def make_pass(own_token: str) -> str:
-    """Return a code that a browser can exchange for the cookie of a service, once and within two minutes.
+    """Return a pass: a code that a browser can exchange for the service's cookie, once and within two minutes.
 
-    Other users can read the command line that opens a browser, so the address in that command line must not contain the
-    token.
+    The address that opens the browser contains the pass, not the token, because other users can read the command line.
     """
     return _sign(own_token, f"{int(time.time()) + _PASS_S}-{secrets.token_hex(8)}")
 
@@ -174,7 +174,7 @@ class Guard:
         headers = Headers(scope=scope)
         token = _token_in_address(scope)
         status, reason = self._refusal(scope, headers)
-        # a pass is not used up by a request that is refused for another reason
+        # do not use up the pass if the request is refused for another reason
         if token is not None and status in (0, 401) and self.access.redeem(token):
             status = 0
             token = self.access.own_token
@@ -189,7 +189,7 @@ class Guard:
             await self.app(scope, receive if scope["path"] == _PICTURE else _capped(receive), send_with_headers)
 
     def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str]:
-        """Return the status and the reason of a refusal, or the status 0 if the request is allowed."""
+        """Return the status and the reason of a refusal. The status is 0 if the request is allowed."""
         hosts = headers.getlist("host")
         origins = headers.getlist("origin")
         if len(hosts) != 1 or not self.access.allows_host(hosts[0]):
@@ -227,7 +227,7 @@ class Guard:
 def _is_visit(scope: Scope, headers: Headers) -> bool:
     """Whether a user opens the page by a link or by typing its address.
 
-    Any site may link to the page, but no site can read the response.
+    Any site may link to the page, because it cannot read the response.
     """
     return scope["method"] in ("GET", "HEAD") and scope["path"] == "/" and headers.get("sec-fetch-mode") == "navigate"
 
@@ -248,10 +248,7 @@ def _token(headers: Headers) -> str:
 
 
 def _cookie_name(headers: Headers) -> str:
-    """Return the name of the cookie for the token.
-
-    It contains the port, because browsers send the cookies of a host to all of its ports.
-    """
+    """Return the name of the cookie with the token. It contains the port, because all ports of a host share cookies."""
     return "_".join(["untrimmed_token", *re.findall(r":([0-9]+)$", headers["host"])])
 
 
@@ -280,7 +277,7 @@ class Heads:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a HEAD request like a GET request without the body, and pass on other requests."""
+        """Answer a HEAD request like a GET request, but without the body. Pass on other requests."""
         if scope["type"] != "http" or scope["method"] != "HEAD":
             await self.app(scope, receive, send)
             return

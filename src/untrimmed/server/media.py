@@ -30,7 +30,7 @@ _KINDS = {  # types of files that browsers may play; for other videos, the page 
 _MAX_COMPARED_BYTES = 256 << 20  # a file of this size is read in half a second
 _MIN_FREE_BYTES = 256 << 20
 _MAX_HASHES = 10_000
-# hashes of files whose content was compared, by device, inode and time of the last change of the status
+# hashes of compared files, by device, inode and time of the last status change
 _content_hashes: dict[tuple[int, int, int], str] = {}
 
 
@@ -50,7 +50,7 @@ class MediaFile:
 
     @property
     def identity(self) -> list[int]:
-        """The identity of the file. A decoder compares it when it opens the path, in case the file was replaced."""
+        """The identity of the file. A decoder that opens the path compares it, to detect a replaced file."""
         return identity_of(self.status)
 
 
@@ -65,7 +65,7 @@ def frame_source(record: VideoRecord) -> MediaFile:
     """Return the file of a record, or its folder of pictures, if it is unchanged. Raises the errors of `open_media`."""
     path = Path(record.path)
     try:
-        # read the status before the pictures, to detect a folder that is replaced in between
+        # read the status before the pictures, to detect that the folder is replaced in between
         status = path.lstat()
         pictures = read_pictures(path, 1.0) if stat.S_ISDIR(status.st_mode) else None
         if pictures is not None and pictures.state() == (record.size, record.mtime_ns):
@@ -76,7 +76,7 @@ def frame_source(record: VideoRecord) -> MediaFile:
 
 
 class OpenedResponse(FileResponse):
-    """Sends an open file, completely or by ranges, and closes it. The path is not opened again."""
+    """Sends an open file or a range of it, and closes it. The path is not opened again."""
 
     def __init__(self, file: MediaFile, stream: io.FileIO, headers: dict[str, str]) -> None:
         self._stream = stream
@@ -94,8 +94,8 @@ def _is_unchanged(record: VideoRecord, descriptor: int, status: os.stat_result) 
     """Whether an open file is the file that was indexed.
 
     A program that replaces a file can give the new file the same size and modification time, but not the same time of
-    the last status change (`ctime`). If this time is after the indexing, the file may have been replaced, or only
-    moved. So the hash of the content is compared. A large file is not compared; it counts as unchanged.
+    the last status change (`ctime`). If this time is after the time of indexing, the file may have been replaced, or
+    only moved. Then the hash of its content is compared, unless the file is large; a large file counts as unchanged.
     """
     if (status.st_size, status.st_mtime_ns) != (record.size, record.mtime_ns):
         return False

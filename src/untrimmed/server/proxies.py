@@ -1,4 +1,4 @@
-"""Renders and caches proxies: small copies of spans of videos, for browsers that cannot decode the original files.
+"""Render and cache proxies: small copies of spans of videos, for browsers that cannot decode the original files.
 
 A proxy is sent while it is rendered. All viewers of a span share one rendering, which stops when nobody views it. The
 files are in the library, or in a temporary folder if the library cannot be written.
@@ -31,16 +31,16 @@ from untrimmed.video.reader import ProxyWriter
 DEFAULT_CACHE_BYTES = 2 * 10**9
 MAX_PROXY_S = 600.0
 _LIMITS = Limits(total_s=1800.0, stall_s=60.0)
-_GRACE_S = 3.0  # a rendering without viewers stops after this time; players close and reopen connections
-_MAX_WAITING = 8  # renderings that wait for a child process
+_GRACE_S = 3.0  # a rendering without viewers stops after this time, because players close and reopen connections
+_MAX_WAITING = 8  # largest number of renderings that wait for a child process
 _CLOSE_S = 5.0  # longest wait for a cancelled rendering
 _CHECK_S = 0.02  # time between checks of a growing file
 _BLOCK_BYTES = 1 << 18
 _HEAD_BYTES = 4096
 _TEMPORARY = "untrimmed-proxies-"  # prefix of temporary folders
 _IN_USE = ".lock"
-_NEW_S = 10.0  # a folder that is younger than this may not be locked yet
-_AFTER_HEADER = (b"moof", b"\x1f\x43\xb6\x75")  # the first fragment of MP4, the first cluster of WebM
+_NEW_S = 10.0  # a younger folder may not be locked yet
+_AFTER_HEADER = (b"moof", b"\x1f\x43\xb6\x75")  # what follows the header: the first fragment of MP4, cluster of WebM
 
 
 async def read_head(blocks: AsyncIterator[bytes]) -> bytes:
@@ -54,9 +54,9 @@ async def read_head(blocks: AsyncIterator[bytes]) -> bytes:
 
 
 def kind_of(head: bytes) -> str:
-    """Return the media type of a proxy, with the codecs of its tracks, which the Media Source API needs.
+    """Return the media type of a proxy, including the codecs of its tracks, which the Media Source API needs.
 
-    `head` contains the file's header.
+    `head` are the first bytes of the file, with its header.
 
     >>> kind_of(b"moov avcC\\x01\\x64\\x00\\x1f mp4a")
     'video/mp4; codecs="avc1.64001F,mp4a.40.2"'
@@ -73,7 +73,7 @@ class Rendering:
     """A proxy that is being rendered to a file."""
 
     def __init__(self, path: Path) -> None:
-        """Raises: OSError if the file cannot be created."""
+        """Create the file. Raises OSError if this fails."""
         self.path = path
         self.num_viewers = 0
         self.is_done = False
@@ -81,13 +81,13 @@ class Rendering:
         self.error: VideoError | None = None
         self.writer: ProxyWriter | None = None  # set while it renders
         self.timer: threading.Timer | None = None  # set while there are no viewers
-        self._file = path.open("w+b")  # viewers read this file, because the path changes when it is whole
+        self._file = path.open("w+b")  # viewers read this open file, because it is renamed when it is complete
 
     async def blocks(self) -> AsyncIterator[bytes]:
-        """Yield the whole file while it grows. Raises the VideoError of a failed rendering."""
+        """Yield the whole file while it grows. Raises a VideoError if the rendering fails."""
         position = 0
         while True:
-            is_done = self.is_done  # read before the file, because its last bytes may be written in between
+            is_done = self.is_done  # read it before the file, whose last bytes may be written in between
             if block := os.pread(self._file.fileno(), _BLOCK_BYTES, position):
                 position += len(block)
                 yield block
@@ -104,7 +104,7 @@ class Rendering:
 
 
 class Proxies:
-    """The proxies of a library, which have at most `max_bytes`. Thread-safe."""
+    """The proxies of a library, with a total size of at most `max_bytes`. Thread-safe."""
 
     def __init__(self, library: Path, *, max_bytes: int = DEFAULT_CACHE_BYTES, children: int = 2) -> None:
         self.max_bytes = max_bytes
@@ -122,12 +122,12 @@ class Proxies:
     def enter(
         self, record: VideoRecord, file: MediaFile, start_s: float, end_s: float
     ) -> tuple[MediaFile, io.FileIO] | Rendering:
-        """Return the proxy of a span and an open stream of it, or the rendering if the proxy is not cached yet.
+        """Return the cached proxy of a span and an open stream of it, or its rendering if it is not cached yet.
 
-        A missing rendering is started. The caller counts as a viewer of the rendering until it calls `leave`.
+        The rendering is started if necessary. The caller counts as its viewer until it calls `leave`.
 
         Raises:
-            PublicError: The proxy cannot be stored, or too many other renderings wait.
+            PublicError: The proxy cannot be stored, or too many other renderings are waiting.
         """
         name = proxy_name(record.content_hash, start_s, end_s)
         with self._lock:
@@ -242,7 +242,7 @@ class Proxies:
             rendering.writer.cancel()
 
     def _folder(self) -> Path:
-        """Return the folder of the proxies. Raises: OSError if no folder can be created."""
+        """Return the folder of the proxies. Raises OSError if no folder can be created."""
         if self._temporary is not None:
             return Path(self._temporary.name) / PROXIES
         folder = self._library / PROXIES
