@@ -240,8 +240,8 @@ def _preface(papers: Sequence[Paper], command: str, settings: RunSettings) -> st
             f"To reproduce one row, run `{TRAIN.format('TRAIN')}`, then `{EVALUATE} EVALUATE`. Copy TRAIN and EVALUATE "
             "from the columns *train* and *evaluate*; if there is no column *evaluate*, omit EVALUATE. Where a cell "
             "contains DATA, write the data set that is named in parentheses in the column heading. For "
-            "columns named *events*, omit `--no-moments`. The [notes](#notes) at the end of the page explain individual "
-            "tables."
+            "columns named *events*, omit `--no-moments`. The [notes](#notes) at the end of the page explain "
+            "individual tables."
         )
         origin = (
             "It contains our results only for costs, because all other tables need the papers' features. "
