@@ -142,7 +142,7 @@ def across_worlds(results: Sequence[StudyResults]) -> Iterator[str]:
     for entry in worlds:
         settings = {f"{name}={value}" for name, value in (entry.setup.facts.simulation or {}).items()}
         removed = [
-            f"`{change}`; in the standard world, {side}"
+            f"`{change}` removes this property of the standard world: {side}"
             for change, side in BUILT_IN_SIDES.items()
             if change in settings
         ]
