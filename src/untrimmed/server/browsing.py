@@ -83,7 +83,7 @@ class _Threads:
 
 
 class FolderBrowser:
-    """The folders below some roots. Without roots there are none."""
+    """The folders that users can choose: those below the roots. If there are no roots, there are no such folders."""
 
     def __init__(self, roots: Iterable[Path]) -> None:
         self._roots = tuple(roots)

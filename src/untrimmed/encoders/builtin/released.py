@@ -26,8 +26,9 @@ def read_onnx(file: Path) -> dict[str, np.ndarray]:
     Tensors of less than 16 bytes are constants of the graph and are left out.
 
 
-    An ONNX file is a protobuf message (https://protobuf.dev/programming-guides/encoding): field 7 of the model is the
-    graph; the graph's repeated field 5 holds the tensors, each with dimensions (1), type (2), name (8) and content (9).
+    An ONNX file is a protobuf message (https://protobuf.dev/programming-guides/encoding). Field 7 of the model is the
+    graph. The repeated field 5 of the graph contains tensors, with the fields dimensions (1), type (2), name (8) and
+    content (9).
     """
     content = np.memmap(file, dtype=np.uint8, mode="r")
     message = content.data

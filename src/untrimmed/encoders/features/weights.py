@@ -106,7 +106,7 @@ def _tensors(content: Any) -> State:
 
 
 def map_shape(state: Mapping[str, Tensor], key: str, rank: int) -> tuple[int, ...]:
-    """Return the shape of a weight: for a convolution outputs, inputs and kernel sizes.
+    """Return the shape of a weight. For a convolution, it consists of outputs, inputs and kernel sizes.
 
     Raises KeyError if the weight is missing, and ValueError if its rank is not `rank` or an axis is empty. Both texts
     complete the message "the file lacks ...".

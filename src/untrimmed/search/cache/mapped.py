@@ -88,7 +88,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 class MappedArrays(Mapping[str, np.ndarray]):
-    """The arrays in a file of `write_arrays` by name. An array is verified before it is returned.
+    """The arrays, by name, in a file that `write_arrays` wrote. An array is verified before it is returned.
 
     `row_range` and `scattered_rows` verify only the pages that contain the rows. All methods raise DamagedError if a
     checksum is wrong, and KeyError if a name is unknown. Instances are thread-safe, and stay valid if the file is

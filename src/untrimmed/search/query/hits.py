@@ -48,7 +48,7 @@ class Hit:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Hit:
-        """Read the result of `to_json`. Raises AttributeError, KeyError or TypeError for other data."""
+        """Return the hit in a result of `to_json`. Raises AttributeError, KeyError or TypeError for other data."""
         values = {field.name: data[field.name] for field in fields(cls) if field.name in data}
         spans = {name: tuple(map(_moment, data.get(name) or ())) for name in ("moments", "then")}
         folded = tuple(map(Path, data.get("folded") or ()))
@@ -96,7 +96,7 @@ class Hits(list[Hit]):
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Hits:
-        """Read the result of `to_json`. Raises AttributeError, KeyError or TypeError for other data."""
+        """Return the hits in a result of `to_json`. Raises AttributeError, KeyError or TypeError for other data."""
         words = [WeighedWord(**word) for word in data.get("words") or ()]
         return cls(map(Hit.from_json, data["hits"]), data["warnings"], partial=data["partial"], words=words)
 

@@ -67,7 +67,7 @@ class _Stderr:
                 os.dup2(self._log.fileno(), 2)
 
     def restore(self) -> None:
-        """In the last call, restore stderr and write the redirected text to it, unless Rust has panicked."""
+        """End one call of `redirect`. The last call restores stderr and writes the text to it, unless Rust panicked."""
         with self._lock:
             self._num_users -= 1
             if self._num_users == 0:
