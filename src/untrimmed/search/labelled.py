@@ -58,13 +58,14 @@ class LibraryQuality:
 
 
 def read_queries(file: str | os.PathLike[str]) -> list[LabelledQuery]:
-    """Read labelled sentences from JSON lines.
+    """Return the labelled sentences in a file of JSON lines.
 
     A line contains one sentence, `{"video", "query" (or "caption"), "start_s"?, "end_s"?}`, or one video with several
-    sentences, `{"file", "queries": [{"query", "start", "end"}]}`. If several lines contain the same sentence and video,
-    their moments are collected in one query.
+    sentences, `{"file", "queries": [{"query", "start", "end"}]}`. Lines with the same sentence and video become one
+    query with several moments.
 
-    Raises: FeatureError if the file cannot be read, or a line lacks a field; the message names the line.
+    Raises:
+        FeatureError: The file cannot be read, or a line lacks a field. The message names the line.
     """
     grouped: dict[tuple[str, str], list[Label]] = {}
     for label in read_labels(file, splits=False):
@@ -82,17 +83,20 @@ def evaluate_library(
     skip_unknown: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> LibraryQuality:
-    """Return metrics of how well searches rank the true videos and find the true moments.
+    """Return metrics of how well searches find the right videos and moments.
 
-    `R@K` counts sentences whose true video is among the first K. `mean IoU` and `R1@IoU` measure the best moment that
-    the search finds in the true video (grounding). `event R@K,IoU` counts sentences whose true video is among the first
-    K and whose best moment in this video has at least that IoU.
+    - `R@K`: the share of sentences whose right video is among the first K.
+    - `mean IoU` and `R1@IoU`: how well the best moment that the search finds in the right video matches (grounding).
+    - `event R@K,IoU`: the share of sentences whose right video is among the first K, and whose best moment in this
+    video
+      has at least this IoU.
 
-    With `skip_unknown`, queries are skipped and listed if their video is not in the library or has an ambiguous name.
+    With `skip_unknown`, a query is skipped if its video is not in the library or its name is ambiguous. Skipped queries
+    are listed in the result.
 
     Raises:
-        UnknownNameError: The video of a query is unknown or ambiguous (with `skip_unknown`: the videos of all queries).
-            The message names the videos.
+        UnknownNameError: The video of a query is unknown or ambiguous. With `skip_unknown`, it is only raised if no
+            query remains. The message names the videos.
         FeatureError: A query's moment begins after the end of its video.
     """
     records = Records(library.videos())
@@ -117,7 +121,7 @@ def evaluate_library(
 
 
 def figures(outcomes: Sequence[QueryOutcome]) -> dict[str, float]:
-    """Return metrics in percent by name. Metrics of moments are computed only if a query has a known moment."""
+    """Return metrics in percent by name. Metrics of moments are only included if a query has a labelled moment."""
     ranks = np.array([outcome.rank or np.inf for outcome in outcomes])
     figures = {f"R@{k}": 100.0 * float((ranks <= k).mean()) for k in (1, 5, 10, 100)}
     figures["SumR"] = sum(figures.values())
@@ -137,16 +141,16 @@ def figures(outcomes: Sequence[QueryOutcome]) -> dict[str, float]:
 
 
 def _inside(query: LabelledQuery, duration_s: float) -> LabelledQuery:
-    """Return the query with moments cut at the end of the video, as in `untrimmed features`."""
+    """Return the query with moments clipped at the end of the video, as in `untrimmed features`."""
     spans = ((moment.start_s, moment.end_s) for moment in query.moments)
     cut = (Moment(*cut_to_video(span, duration_s, video=query.video, place=query.place)) for span in spans)
     return replace(query, moments=tuple(cut))
 
 
 def _unknown_videos_message(unknown: Sequence[tuple[LabelledQuery, int]], library: Library, *, can_skip: bool) -> str:
-    """Return a message that names each unknown video once, with its number of sentences and the line of the first one.
+    """Return a message that names each unknown video, its number of sentences, and the line of the first sentence.
 
-    The message suggests skipping these videos only if queries for other videos remain.
+    With `can_skip`, the message suggests skipping these videos.
     """
     counts = Counter(query.video for query, _ in unknown)
     first = {query.video: (query.place, f"matches {count} files" if count else "") for query, count in unknown[::-1]}
