@@ -178,7 +178,7 @@ def _check_subtitles(layout: Layout, videos: Sequence[str], values: bool) -> lis
         return [str(error)]
     problems = _check_source(source, present or videos, "video", values)
     if source.dim != width:
-        problems.append(str(width_error(source.place, source.dim, width)))
+        problems.append(str(width_error(str(source.place), source.dim, width)))
     return problems
 
 
