@@ -5,6 +5,8 @@ import os
 import random
 import re
 import shutil
+import sys
+import threading
 
 import numpy as np
 import pytest
@@ -310,6 +312,27 @@ def test_a_file_that_replaced_a_video_is_refused(copied_clip, what):
     elif what == "forbidden link":
         file.symlink_to("/etc/passwd")
     assert answers(client, video_id) <= {404, 409}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="large files are compared on Linux only")
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_a_large_file_of_the_same_size_and_time_is_compared_in_the_background(copied_clip, monkeypatch, is_replaced):
+    monkeypatch.setattr(media, "_MAX_COMPARED_BYTES", 0)
+    file, client, video_id = copied_clip
+    content = bytearray(file.read_bytes())
+    status = file.stat()
+    content[len(content) // 2] ^= is_replaced
+    file.unlink()
+    file.write_bytes(content)
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    now = file.stat()
+    key = now.st_dev, now.st_ino, now.st_ctime_ns
+    assert client.get(f"/api/videos/{video_id}/media").status_code == 200
+    for thread in threading.enumerate():
+        if thread.name == "compare":
+            thread.join(20)
+    assert (media._content_hashes[key] != client.app.state.service.record(video_id).content_hash) == is_replaced
+    assert answers(client, video_id) == {409 if is_replaced else 200}
 
 
 def test_another_file_of_the_same_size_and_time_is_refused_and_a_copy_is_served(copied_clip, monkeypatch):

@@ -4,7 +4,9 @@ import io
 import os
 import shutil
 import stat
+import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +32,7 @@ _KINDS = {  # types of files that browsers may play; for other videos, the page 
 _MAX_COMPARED_BYTES = 256 << 20  # a file of this size is read in half a second
 _MIN_FREE_BYTES = 256 << 20
 _MAX_HASHES = 10_000
+_one_large_file = threading.Lock()
 # hashes of compared files, by device, inode and time of the last status change
 _content_hashes: dict[tuple[int, int, int], str] = {}
 
@@ -95,19 +98,33 @@ def _is_unchanged(record: VideoRecord, descriptor: int, status: os.stat_result) 
 
     A program that replaces a file can give the new file the same size and modification time, but not the same time of
     the last status change (`ctime`). If this time is after the time of indexing, the file may have been replaced, or
-    only moved. Then the hash of its content is compared, unless the file is large; a large file counts as unchanged.
+    only moved. Then the hash of its content is compared. A large file counts as unchanged until its hash is computed.
     """
     if (status.st_size, status.st_mtime_ns) != (record.size, record.mtime_ns):
         return False
-    if status.st_ctime <= record.indexed_at or status.st_size > _MAX_COMPARED_BYTES:
+    if status.st_ctime <= record.indexed_at:
         return True
     key = status.st_dev, status.st_ino, status.st_ctime_ns
     if key not in _content_hashes:
         if len(_content_hashes) >= _MAX_HASHES:
             _content_hashes.clear()
+        if status.st_size > _MAX_COMPARED_BYTES:
+            _content_hashes[key] = record.content_hash
+            # elsewhere, a duplicate shares the position with the stream that is sent
+            if sys.platform == "linux":
+                arguments = key, os.dup(descriptor)
+                threading.Thread(target=_compare_later, args=arguments, daemon=True, name="compare").start()
+            return True
         _content_hashes[key] = content_hash(Path(f"/dev/fd/{descriptor}"), threading.Event())
         os.lseek(descriptor, 0, os.SEEK_SET)  # on some systems, both descriptors share the position
     return _content_hashes[key] == record.content_hash
+
+
+def _compare_later(key: tuple[int, int, int], descriptor: int) -> None:
+    """Store the hash of a large file, one file at a time, and close the descriptor."""
+    with _one_large_file, suppress(OSError):
+        _content_hashes[key] = content_hash(Path(f"/dev/fd/{descriptor}"), threading.Event())
+    os.close(descriptor)
 
 
 def open_media(record: VideoRecord) -> tuple[MediaFile, io.FileIO]:
