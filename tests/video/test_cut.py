@@ -11,7 +11,7 @@ from tests.refusals import refused
 from tests.unusual_media import make_unusual
 from untrimmed.errors import ConfigError, VideoError
 from untrimmed.video.cut import SeekError, write_cut
-from untrimmed.video.decode import open_video
+from untrimmed.video.decode import open_video, read_packets
 from untrimmed.video.decode_worker import Worker
 from untrimmed.video.reader import Limits, Sampling, VideoReader, cut
 
@@ -176,6 +176,27 @@ def test_frames_that_differ_from_those_of_search_are_decoded_from_the_start(tmp_
     Worker({"max_pixels": 10**6}).cut({"path": str(path), **request})
     assert answers == ["frames", "end"]
     assert every_frame(tmp_path / "out.mp4")[0] == list(range(100, 105))
+
+
+@pytest.mark.parametrize("at_s", [1.0, 36.0])
+def test_a_cut_reads_only_the_part_of_the_file_around_it(tmp_path, monkeypatch, at_s):
+    path = write_clip(tmp_path / "clip.mp4", constant_stamps(1000), options={"g": "10", "bf": "2"})
+    packets = []
+
+    def read(video, streams, warnings):
+        for packet in read_packets(video, streams, warnings):
+            packets.append(packet.pts)
+            yield packet
+
+    for module in ("cut", "sampling"):
+        monkeypatch.setattr(f"untrimmed.video.{module}.read_packets", read)
+    monkeypatch.setattr("untrimmed.video.decode_worker._COMPARED_S", 2.0)
+    monkeypatch.setattr(Worker, "_send", lambda *_: None)
+    monkeypatch.setattr(Worker, "_on_progress", lambda *_: None)
+    request = {"start_s": at_s, "end_s": at_s + 0.4, "out": str(tmp_path / "out.mp4"), "format": "mp4"}
+    Worker({"max_pixels": 10**6}).cut({"path": str(path), "short_side": 64, **request})
+    assert every_frame(tmp_path / "out.mp4")[0] == list(range(round(at_s * 25), round(at_s * 25) + 10))
+    assert len(packets) < 500
 
 
 def test_a_clip_that_shows_another_picture_is_removed(clip, tmp_path, monkeypatch):

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 HEARTBEAT_S = 1.0
 MAX_LOG_BYTES = 1 << 20
 MIN_SEEK_S = 5.0
+_COMPARED_S = 30.0  # to check a cut, decoding starts this much earlier
 
 
 class Worker:
@@ -364,7 +365,7 @@ class Worker:
             if origin is not None and span_s[0] > 0 and video.container.format.name in SEEKABLE:
                 with contextlib.suppress(SeekError):
                     cut = write_cut(video, origin, *args, is_sought=True)
-                    if self._matches_search(cut, video, request):
+                    if self._matches_search(cut, video, origin, request):
                         send(cut, video)
                         return
         with self._open(request) as video:
@@ -406,18 +407,29 @@ class Worker:
             video.stream.codec_context.thread_type = "AUTO"
             yield video
 
-    def _matches_search(self, cut: Any, video: OpenVideo, request: dict[str, Any]) -> bool:
-        """Whether the frames of a cut, decoded after a seek, are the same as if decoded from the start of the file."""
+    def _matches_search(self, cut: Any, video: OpenVideo, origin: int, request: dict[str, Any]) -> bool:
+        """Whether the frames of a cut, decoded after a seek, are the same as if decoded from half a minute earlier.
+
+        `origin` is the timestamp of the video's first frame.
+        """
         pictures = {sample.time_s: self._small(sample.frame, video, request) for sample in cut.samples}
         times_s = sorted(pictures)
         with self._open(request) as searched:
-            sampler = FrameSampler(searched, lambda _: self._on_progress(request["end_s"]))
+            from_s = times_s[0] - _COMPARED_S
+            is_sought = from_s > 0 and searched.stream.time_base is not None
+            if is_sought:
+                with contextlib.suppress(av.error.FFmpegError):
+                    place = origin + int(from_s / searched.stream.time_base)
+                    searched.container.seek(place, stream=searched.stream)
+            sampler = FrameSampler(
+                searched, lambda _: self._on_progress(request["end_s"]), origin=origin if is_sought else None
+            )
             for sample in sampler.sample(SampleTimes(*times_s)):
                 picture = self._small(sample.frame, searched, request)
                 if any(pictures[time_s] != picture for time_s in sample.times_s):
                     return False
                 if times_s[-1] in sample.times_s:
-                    return True
+                    return not is_sought or bool(sampler.starts_at_key_frame)
         return False
 
     def _small(self, frame: VideoFrame, video: OpenVideo, request: dict[str, Any]) -> tuple[bytes, list[int]]:

@@ -1,14 +1,16 @@
 """Sample frames at given times, and decode as few other frames as possible. This runs in the decoding child process.
 
 The decoder skips frames that are neither sampled nor needed by other frames (`skip_frame = NONREF`). Packets between
-the last sampled frame of a group of pictures and the next key frame are dropped. Both decisions use the presentation
-times of the following packets, so the sampled frames are the same as if everything were decoded.
+the last sampled frame of a group of pictures and the next key frame are dropped. After the last sampled frame, reading
+stops at the next key frame. These decisions use the presentation times of the following packets, so the sampled frames
+are the same as if everything were decoded.
 """
 
 from __future__ import annotations
 
 import bisect
 import itertools
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -66,6 +68,11 @@ class _Need:
         self._planned_s = max(self._planned_s, start_s)
         return self._grid.falls_in(start_s, timeline.raw_s(next_pts))
 
+    def is_over(self, pts: int) -> bool:
+        """Whether a timestamp is after the last sampling time."""
+        timeline = self._sampler.timeline
+        return self._sampler.is_plan_trusted and timeline.origin is not None and timeline.raw_s(pts) > self._grid.last_s
+
 
 class PacketPlan:
     """Buffers packets until it is known which frames may be sampled, then yields the packets that must be decoded."""
@@ -82,6 +89,7 @@ class PacketPlan:
         self._recent: list[int] = []
         self._passed: deque[int] = deque()
         self._is_at_end = False
+        self.is_over = False  # whether reading stopped because no later frame is sampled
         self.resumed_at: set[int] = set()  # presentation times of key frames that follow dropped packets
 
     def __iter__(self) -> Iterator[tuple[Any, bool]]:
@@ -149,7 +157,10 @@ class PacketPlan:
                 break
         for _ in range(key_index):
             self._pop()
-        if key.pts is not None:
+        if key.pts is not None and self._need.is_over(key.pts):
+            self._held.clear()
+            self._is_at_end = self.is_over = True
+        elif key.pts is not None:
             self.resumed_at.add(key.pts)
         return True
 
@@ -171,6 +182,7 @@ class FrameSampler:
         self.starts_at_key_frame: bool | None = None  # unknown before the first frame
         self._on_progress = on_progress
         self._num_damaged = 0
+        self._is_over = False
         self.is_plan_trusted = True  # whether packets have the same times as their frames
 
     def sample(self, grid: SampleGrid | SampleTimes | FramesFrom) -> Iterator[Sample]:
@@ -185,7 +197,7 @@ class FrameSampler:
             self._on_progress(time_s)
         if self.last_frame is not None:
             self.duration_s = time_s + self.video.hold_s(self.last_frame)
-            if times := grid.take_before(self.duration_s):
+            if times := grid.take_before(math.inf if self._is_over else self.duration_s):
                 yield Sample(times, self.last_frame)
         self._finish()
 
@@ -230,6 +242,7 @@ class FrameSampler:
                     yield from self._decode_all()
                     return
                 yield frame
+        self._is_over = plan.is_over
         yield from self._decode(None)
 
     def _decode_all(self) -> Iterator[VideoFrame]:

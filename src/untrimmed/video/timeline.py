@@ -82,6 +82,8 @@ class Timeline:
 class SampleGrid:
     """The sampling times k / fps for k = 0, 1, ... in seconds, each of which is returned once."""
 
+    last_s = math.inf
+
     def __init__(self, fps: float) -> None:
         self.fps = fps
         self._next_index = 0
@@ -104,6 +106,7 @@ class SampleTimes:
 
     def __init__(self, *times_s: float) -> None:
         self.times_s = times_s
+        self.last_s = times_s[-1]
         self._num_taken = 0
 
     def take_before(self, end_s: float) -> list[float]:
@@ -119,6 +122,8 @@ class SampleTimes:
 
 class FramesFrom:
     """Samples every frame that is on screen at or after `start_s`, once. It has the methods of `SampleGrid`."""
+
+    last_s = math.inf
 
     def __init__(self, start_s: float) -> None:
         self.start_s = start_s
