@@ -3,6 +3,7 @@
     python benchmarks/search_speed.py [--hours 100] [--encoder builtin]
     python benchmarks/search_speed.py --hours 1000 --width 768 [--folder FOLDER]
     python benchmarks/search_speed.py --neighbour
+    python benchmarks/search_speed.py --page [--folder FOLDER]
 
 The library is written to disk and opened again. Its vectors are synthetic: shots of random length around 4,096
 directions, whose variance falls like that of learned vectors. Text goes through the real encoder. Every result is
@@ -10,11 +11,13 @@ compared with that of an exhaustive scan. Then ranking alone is measured, with n
 between all frames, codes (which must give equal results), and, if the frames fit in memory as float32, one product with
 all of them, as evaluation programs do. `--width` replaces the encoder and measures only ranking: blocks of frames and
 their codes are written to disk one at a time and mapped; `--folder` keeps them for the next run. With `--neighbour`, a
-loop keeps the first core busy.
+loop keeps the first core busy. `--page` measures the time from Enter to the first picture on the page instead, for
+10,000 videos of one minute; all of them have the same stored pictures.
 """
 
 import argparse
 import contextlib
+import io
 import math
 import os
 import subprocess
@@ -22,21 +25,26 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 import untrimmed
 from untrimmed.encoders.registry import load_encoder
 from untrimmed.search.cache.block_cache import BlockCache
 from untrimmed.search.corpora.best_vector import VECTORS, BestVectorCorpus
+from untrimmed.search.corpora.engine import cache_library
 from untrimmed.search.corpora.frames import FrameCorpus
 from untrimmed.search.pruning import coder
 from untrimmed.search.pruning.products import products
 from untrimmed.search.pruning.threads import share_work
 from untrimmed.search.store.records import Records, Settings, VideoRecord
 from untrimmed.search.store.table import StoredVideo, VideoIndex
+from untrimmed.search.store.thumbnails import write_thumbnails
 from untrimmed.types import FrameFeatures, TextFeatures
+from untrimmed.video.thumbnails import Thumbnails
 
 FPS, DURATION_S = 2.0, 600.0
 REST_S = 0.25  # until BLAS threads, which spin while they wait, release their cores for the next measurement
@@ -49,6 +57,15 @@ QUERIES = (
     "somebody pours coffee into a cup",
     "children play football in the rain",
 )
+PAGE_VIDEOS = 10_000
+PAGE_QUERIES = (
+    "a cat sleeps on a sofa",
+    "an aeroplane lands at night",
+    "a woman plays the violin",
+    "waves break on rocks",
+    "a man repairs a bicycle",
+)
+HASH = "0" * 32  # of the content of the videos on the page
 
 
 class World:
@@ -107,6 +124,56 @@ def build(folder: Path, hours: float, settings: Settings, world: World) -> None:
             index.put(StoredVideo(record_of(number, settings), world.video(DURATION_S)))
 
 
+def build_for_page(folder: Path, settings: Settings, world: World) -> None:
+    """A library of 10,000 videos of one minute that share their thumbnails."""
+    frame = Image.fromarray(world.rng.integers(0, 256, (10, 16, 3), dtype=np.uint8)).resize((284, 160))
+    frame.save(buffer := io.BytesIO(), "WEBP")
+    write_thumbnails(folder, HASH, Thumbnails(np.arange(60.0), (0,) * 60, (buffer.getvalue(),)))
+    with VideoIndex(folder, create=True) as index:
+        index.write_settings(settings)
+        for start in range(0, PAGE_VIDEOS, 1000):
+            index.put_all([
+                StoredVideo(
+                    replace(record_of(number, settings), content_hash=HASH, duration_s=60.0, num_frames=int(60 * FPS)),
+                    world.video(60.0),
+                )
+                for number in range(start, start + 1000)
+            ])  # fmt: skip
+    cache_library(folder)
+
+
+def page(folder: Path) -> None:
+    """The time from Enter to the first picture, in Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from tests.web.browsing import TILE, ask, painted_ms
+
+    encoder = load_encoder("builtin").encoder
+    settings = Settings(encoder.name, encoder.identity, encoder.frame_dim, encoder.word_dim, FPS, keyframes_only=False)
+    if not (folder / "library.json").exists():
+        build_for_page(folder, settings, World(encoder.frame_dim))
+    command = [sys.executable, "-m", "untrimmed", "serve", "--library", str(folder), "--no-browser", "--port", "8799"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as service, sync_playwright() as driver:
+        try:
+            browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+            tab = browser.new_page(viewport={"width": 1280, "height": 800})
+            while True:
+                with contextlib.suppress(Exception):
+                    tab.goto("http://127.0.0.1:8799/")
+                    break
+                time.sleep(0.2)
+            tab.wait_for_selector(TILE)
+            for text in ("the first search loads the encoder", "later ones", "make", "codes"):
+                ask(tab, text)
+            spent_ms = sorted(painted_ms(tab, text) for text in (*QUERIES, *PAGE_QUERIES))
+            print(f"Enter to the first picture, {PAGE_VIDEOS:,} videos, {len(spent_ms)} sentences")
+            print(f"  median {np.median(spent_ms):.0f} ms, slowest {spent_ms[-1]:.0f} ms")
+            browser.close()
+        finally:
+            service.terminate()
+
+
 def cached_corpus(folder: Path, hours: float, world: World) -> FrameCorpus:
     """A corpus as searches map it, without a table."""
     settings = Settings("made", "made", len(world.spread), 1, FPS, keyframes_only=False)
@@ -137,7 +204,12 @@ def main() -> None:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--sentences", type=int, default=20)
     parser.add_argument("--neighbour", action="store_true")
+    parser.add_argument("--page", action="store_true")
     options = parser.parse_args()
+    if options.page:
+        with tempfile.TemporaryDirectory() as folder:
+            page(options.folder or Path(folder))
+        return
     with neighbour() if options.neighbour else contextlib.nullcontext(), tempfile.TemporaryDirectory() as folder:
         if not options.width:
             search(Path(folder), options)
