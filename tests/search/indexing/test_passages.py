@@ -159,6 +159,16 @@ def test_damaged_passages_are_reported_and_repaired(lib, folder, column, value):
     assert texts(lib) == ["We made budget cuts today."]
 
 
+@pytest.mark.parametrize(("column", "value"), [("vector", "NULL"), ("said", "'other words'"), ("said", "NULL")])
+def test_repair_finds_passages_whose_vector_or_words_are_lost(lib, folder, column, value):
+    PassageTable(lib.folder)._open_table().update({column: value}, where="number = 0")
+    report = untrimmed.open(lib.folder).repair()
+    assert [record.path for record in report.texts] == [str(folder / "sea.mp4")]
+    lib.index(folder)
+    assert texts(lib) == ["We made budget cuts today."]
+    assert not untrimmed.open(lib.folder).repair().texts
+
+
 @pytest.fixture
 def lyrics(monkeypatch):
     """A plug-in source. It fails for the video in `broken` after its first passage."""

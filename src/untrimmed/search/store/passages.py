@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
     from untrimmed.search.store.lance import lance
 
+# Only this many sentences of a reading get vectors; later ones are found only by words. This limits time and memory for
+# a hostile file with millions of subtitles. A film has about a thousand.
+MAX_VECTORS = 100_000
 _MARK = -1  # number of the row that describes a reading
 _ROWS_AT_A_TIME = 1 << 14
 # `content` has the other fields of a passage as JSON, because each further column adds to the time of a search
@@ -191,8 +194,9 @@ class PassageTable(LanceTable):
         readings: dict[str, StoredReading] = {}
         damaged: set[str] = set()
         video_of: dict[str, str] = {}
+        without_vector: set[str] = set()
         with self._guarded("read"):
-            for batch in table.to_batches(columns=[*_WITHOUT_VECTOR, "vector"]):
+            for batch in table.to_batches(columns=_COLUMNS):
                 for row in batch.to_pylist():
                     video_of[row["reading"]] = row["video_id"]
                     content = _unsealed(row, "content")
@@ -202,12 +206,19 @@ class PassageTable(LanceTable):
                         readings[row["reading"]] = _reading(row, content)
                     else:
                         counts[row["reading"]] = counts.get(row["reading"], 0) + 1
+                        words = indexed_text(_sentence(content).passage.text)
+                        if [row[mode] for mode in TEXT_MODES if row[mode] is not None] != [words]:
+                            damaged.add(row["reading"])
+                        if row["vector"] is None and row["number"] < MAX_VECTORS:
+                            without_vector.add(row["reading"])
         for reading_id, video_id in video_of.items():
             reading = readings.get(reading_id)
             if reading is None:
                 readings[reading_id] = StoredReading(video_id, "", "said", "", "", "", reading_id=reading_id)
                 damaged.add(reading_id)
-            elif counts.get(reading_id, 0) != reading.num_passages:
+            elif counts.get(reading_id, 0) != reading.num_passages or (
+                reading.encoder and reading_id in without_vector
+            ):
                 damaged.add(reading_id)
         return [readings[reading_id] for reading_id in sorted(damaged)]
 
