@@ -118,6 +118,9 @@ def read_query(options: dict[str, Any], library: Path) -> tuple[Query, Cutoff]:
         raise ConfigError("--within-s limits how much later --then may be; add --then TEXT or remove --within-s")
     if options.get("without_in") and not options["without"]:
         raise ConfigError("--nowhere extends --not to the whole video; add --not TEXT or remove --nowhere")
+    for name in ("then", "said", "written"):
+        if options.get(name) is not None and not options[name].strip():
+            raise ConfigError(with_flags(f"{name} is an empty sentence; add words, or remove the option"))
     modes = tuple(mode for mode in get_args(Mode) if options.get(f"mode_{mode}"))
     options = options | {"text": " ".join(options.get("text") or ()) or None, "modes": modes or None}
     return read_part(Query, options, library), read_part(Cutoff, options, library)
@@ -152,14 +155,23 @@ def read_part(owner: type, options: dict[str, Any], library: Path) -> Any:
     try:
         return owner(**values)
     except ConfigError as error:
-        raise ConfigError(_with_flag(owner, str(error))) from None
+        raise ConfigError(with_flags(str(error))) from None
 
 
-def _with_flag(owner: type, message: str) -> str:
-    """Return an error message in which the option's flag replaces the field name at the start."""
-    name, space, rest = message.partition(" ")
-    _, spec = specs(owner).get(name, (None, None))
-    return message if spec is None or name == "text" else f"{_flags(name, spec)[0]}{space}{rest}"
+def with_flags(message: str) -> str:
+    """Return an error message in which the flags of options replace the names of fields.
+
+    >>> with_flags("min_confidence: use min_score"), with_flags("then needs 'seen' in modes")
+    ('--min-confidence: use --min-score', '--then needs --seen')
+    """
+    message = message.replace("'seen' in modes", "--seen")
+    for owner in _PANELS:
+        for name, (_, spec) in specs(owner).items():
+            # A name with an underscore is no English word. Other names are replaced at the start and in quotes.
+            place = rf"\b{name}\b" if "_" in name else rf"^{name}\b|'{name}'"
+            if name not in ("text", "modes"):
+                message = re.sub(place, _flags(name, spec)[0], message)
+    return message
 
 
 def parse_size(text: str) -> int:

@@ -30,7 +30,7 @@ from untrimmed.cli.options import (
     parse_path,
     runtime_option,
 )
-from untrimmed.cli.query_options import is_hit_number, parse_place, query_options, read_part, read_query
+from untrimmed.cli.query_options import is_hit_number, parse_place, query_options, read_part, read_query, with_flags
 from untrimmed.errors import ConfigError, FeatureError, shown
 from untrimmed.files import whole_file
 from untrimmed.precision import Precision, read_precision
@@ -129,6 +129,8 @@ def _search(
     opened = untrimmed.open(folder, precision=precision, ray=ray, shards=shards)
     try:
         return opened.search(query, **vars(cutoff)), opened.engine.update_cache
+    except ConfigError as error:
+        raise ConfigError(with_flags(str(error))) from None
     finally:
         opened.close()
 

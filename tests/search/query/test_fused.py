@@ -92,6 +92,12 @@ def test_words_that_are_said_find_the_sentence_and_name_the_matching_words(lib):
     assert 3.0 <= moment.end_s <= 3.5
 
 
+def test_there_is_no_warning_about_words_that_a_passage_contains(lib):
+    assert lib.search('"budget cuts"').warnings == ()
+    assert lib.search("budget").warnings == ()
+    assert "knows no word" in " ".join(lib.search("penguin").warnings)
+
+
 def test_quotes_demand_the_exact_phrase(lib):
     assert names(lib.search('"budget cuts"')) == ["sea"]
     assert names(lib.search('"the budget"')) == ["wood"]

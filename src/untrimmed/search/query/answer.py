@@ -154,6 +154,8 @@ def answer(
         fused = FusedQuery.of(view, passages, parts, prepared, cutoff, among, fusion, confidence)
         if fused.has_passages:
             hits = fused.hits(cutoff, among, query.group_by, query.fold, callback)
+            if any(fused.matches):  # passages also contain words that the encoder does not know
+                warnings = [line for line in warnings if not line.startswith("encoder ")]
             return Hits(map(with_confidence, hits), [*hits.warnings, *warnings], partial=hits.partial)
     assert prepared is not None, "a part of a query that is not seen is required"
     hits = find(view, prepared, cutoff, among=among, group_by=query.group_by, fold=query.fold, on_hit=callback)

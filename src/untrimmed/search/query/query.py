@@ -313,9 +313,11 @@ class Query:
         if unknown := [mode for mode in self.modes if mode not in get_args(Mode)]:
             raise ConfigError(f"modes contains {unknown[0]!r}, expected {', '.join(get_args(Mode))}")
         if self.then and (self.has_passages or (self.modes and "seen" not in self.modes)):
-            raise ConfigError("then is seen, and cannot be combined with said, written or modes without seen")
+            raise ConfigError(
+                "then is compared with pictures: it needs 'seen' in modes, and excludes 'said' and 'written'"
+            )
         if self.modes and "seen" not in self.modes and (self.has_examples or self.without):
-            raise ConfigError("modes lacks seen, which examples and sentences to avoid need; add it, or remove them")
+            raise ConfigError("examples and sentences to avoid need 'seen' in modes; add it, or remove them")
         if self.has_examples and not self.text and not (self.image is not None or self.like):
             raise ConfigError("the query has only examples to avoid; add a sentence, an image or a similar place")
         require_type(self.weights, Weights, "weights", "untrimmed.Weights(...)")
