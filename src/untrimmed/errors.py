@@ -6,6 +6,7 @@ the message on one line and exits with a non-zero code. Any other exception is a
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,24 @@ def shown_value(value: object) -> str:
     """
     text = repr(value)
     return f"a {type(value).__name__}" if len(text) > 60 or "\n" in text else text
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with a noun.
+
+    >>> counted(1, "passage"), counted(2, "passage")
+    ('1 passage', '2 passages')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def install_command(extra: str) -> str:
+    """Return the command that adds an extra of this package to the environment in which the program runs."""
+    parts = Path(sys.prefix).parts
+    if "pipx" in parts:
+        return f"pipx runpip untrimmed install 'untrimmed[{extra}]'"
+    tool = "uv tool" if "uv" in parts and "tools" in parts else "pip"
+    return f"{tool} install 'untrimmed[{extra}]'"
 
 
 def missing_package(error: ModuleNotFoundError) -> str | None:

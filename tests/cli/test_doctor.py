@@ -2,6 +2,7 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,7 @@ from untrimmed.encoders import registry
 from untrimmed.encoders.hub import encoder, weights
 from untrimmed.encoders.registry import DEFAULT, ENCODERS
 from untrimmed.errors import EncoderError
+from untrimmed.passages import screen, speech
 from untrimmed.search.corpora.engine import cache_library
 from untrimmed.search.store.table import VideoIndex
 
@@ -33,6 +35,17 @@ def test_the_default_encoder_is_reported_once(run, name):
     assert code == 2
     (line,) = [line for line in out.splitlines() if "siglip2" in line]
     assert line.split()[:2] == ["bad", "encoder"]
+
+
+def test_speech_and_screen_text_are_checked(run, monkeypatch):
+    def locate():
+        raise EncoderError("the package is missing")
+
+    monkeypatch.setattr(speech, "DETECTOR", SimpleNamespace(locate=locate))
+    monkeypatch.setattr(screen, "DETECTOR", SimpleNamespace(locate=locate))
+    lines = [line for line in run("doctor")[1].splitlines() if line.split()[1] in ("speech", "screen")]
+    assert [line.split()[0] for line in lines] == ["note", "note"]
+    assert all("the package is missing" in line for line in lines)
 
 
 def test_json_has_the_same_findings_and_exit_code(run):

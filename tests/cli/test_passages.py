@@ -1,6 +1,7 @@
 """Subtitles on the command line: read, searched, listed and printed."""
 
 import json
+import re
 
 import pytest
 
@@ -82,6 +83,41 @@ def test_a_long_passage_is_printed_around_the_matching_words(run, videos):
     line = next(line for line in run("search", "word1", "--said", "-k", "1")[1].splitlines() if "subtitle" in line)
     assert ": word0 word1 " in line
     assert line.endswith("…")
+
+
+def test_deleted_subtitles_are_in_the_summary(run, with_subtitles):
+    (with_subtitles / "flag.en.srt").unlink()
+    _, out, _ = run("index", with_subtitles)
+    assert "removed" in out
+    assert "1 (subtitle)" in out
+    assert "removed" not in run("index", with_subtitles)[1]
+
+
+def test_an_empty_sentence_is_refused(run, with_subtitles):
+    for flag in ("--saying", "--reading", "--then"):
+        code, _, err = run("search", "red", flag, " ")
+        assert code == 2
+        require_named(err.strip(), flag)
+
+
+def test_errors_of_a_search_name_options(run, with_subtitles):
+    for words, flags in (
+        (["--min-confidence", "0.5", "--saying", "budget"], ["--min-confidence", "--min-score"]),
+        (["--then", "blue", "--saying", "budget"], ["--then", "--saying", "--reading", "--seen"]),
+        (["--not", "blue", "--said"], ["--seen"]),
+    ):
+        code, _, err = run("search", "red", *words)
+        assert code == 2
+        require_named(err.strip(), *flags)
+        assert not re.search(r"min_|modes|'said'", err)
+
+
+def test_status_lists_the_sources_of_text(run, videos):
+    run("index", videos)
+    assert "text from subtitle" in run("status")[1]
+    run("index", videos, "--no-subtitles")
+    assert "text from no source" in run("status")[1]
+    assert json.loads(run("status", "--json")[1])["sources"] == {}
 
 
 def test_passages_are_listed_and_added_without_paths(run, videos):

@@ -46,8 +46,9 @@ def doctor(
 ) -> None:
     """Check this machine and explain how to fix what fails.
 
-    Checks packages, video decoding, encoders, the library, its model and
-    free disk space. Exit code 2 if something does not work.
+    Checks packages, video decoding, encoders, speech, screen text, the
+    library, its model and free disk space. Exit code 2 if something does not
+    work.
     """
     findings: list[Finding] = []
     checks: dict[str, Callable[[], Iterator[Finding]]] = {"repair": lambda: _repair(library)} if repair else {}
@@ -56,6 +57,8 @@ def doctor(
         "video": _video,
         "encoder": lambda: _encoder(encoder),
         "default": lambda: _default(encoder or "builtin"),
+        "speech": _speech,
+        "screen": _screen,
         "library": lambda: _library(library),
         "model": lambda: _model(library, model),
     }
@@ -149,6 +152,37 @@ def _default(tested: str) -> Iterator[Finding]:
         fallback = ", or uses 'builtin' without a network" if _builtin_problem() is None else ""
         text = f"the weights of {DEFAULT} are not on this machine yet; `index` downloads them{fallback}"
         yield Finding("note", "default", text)
+
+
+def _speech() -> Iterator[Finding]:
+    """Check the packages of speech recognition. Models are not loaded or downloaded."""
+    from importlib.metadata import version
+
+    from untrimmed.errors import EncoderError
+    from untrimmed.passages.speech import DETECTOR
+    from untrimmed.passages.speech_model import require_packages
+
+    try:
+        require_packages()
+        DETECTOR.locate()
+    except EncoderError as error:
+        yield Finding("note", "speech", str(error))
+        return
+    text = f"faster-whisper {version('faster-whisper')}; the first `index --speech` downloads the model"
+    yield Finding("ok", "speech", text)
+
+
+def _screen() -> Iterator[Finding]:
+    """Check the packages and the models that read text in pictures."""
+    from untrimmed.errors import EncoderError
+    from untrimmed.passages.source import create_source
+
+    try:
+        create_source("screen").check()
+    except EncoderError as error:
+        yield Finding("note", "screen", str(error))
+    else:
+        yield Finding("ok", "screen", "the models for text on the screen are on this machine")
 
 
 def _builtin_problem() -> str | None:

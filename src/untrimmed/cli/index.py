@@ -34,7 +34,7 @@ from untrimmed.cli.options import (
     runtime_option,
     videos_option,
 )
-from untrimmed.errors import ConfigError, shown
+from untrimmed.errors import ConfigError, counted, shown
 from untrimmed.precision import read_precision
 
 if TYPE_CHECKING:
@@ -313,7 +313,9 @@ class IndexDisplay(ProgressBar):
         elif step.state == "thumbnails":
             print_marked("pictures", "green", f" {shown(step.path)}")
         elif step.state == "passages" and step.passages:
-            print_marked("text", "green", f"     {shown(step.path)}  ({step.source}: {step.passages} passages)")
+            print_marked(
+                "text", "green", f"     {shown(step.path)}  ({step.source}: {counted(step.passages, 'passage')})"
+            )
 
 
 def print_report(report: IndexReport) -> None:
@@ -330,6 +332,9 @@ def print_report(report: IndexReport) -> None:
         counts = ", ".join(f"{count} ({source})" for source, count in sorted(report.passages.items()) if count)
         if counts:
             result_console.print(f"passages added: {counts}")
+    if report.removed_passages:
+        counts = ", ".join(f"{count} ({source})" for source, count in sorted(report.removed_passages.items()))
+        result_console.print(f"passages removed, because their text is gone: {counts}")
     if report.done:
         result_console.print(_describe_timings(report.timings))
 

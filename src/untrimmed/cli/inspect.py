@@ -25,7 +25,7 @@ from untrimmed.search.store.records import (
 )
 
 # names of the settings that `status --json` prints
-_JSON_SETTINGS = ("encoder", "encoder_identity", "products", "model", "sampling")
+_JSON_SETTINGS = ("encoder", "encoder_identity", "products", "model", "sampling", "sources")
 
 
 def ls(library: LibraryOption = None, json_output: JsonOption = False) -> None:
@@ -79,6 +79,7 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
         write(f"encoder   {settings.encoder_identity}, {settings.sampling}{exceptions}")
         write(f"products  {settings.products}{_describe_precision(settings)}")
         write(f"model     {settings.model}")
+        write(f"text from {', '.join(sorted(settings.sources)) or 'no source'}")
     if facts["gone"]:
         write(f"gone      {_videos(facts['gone'])} missing on disk; to remove from the library: untrimmed rm --gone")
 

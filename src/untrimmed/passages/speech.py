@@ -22,7 +22,7 @@ from untrimmed.encoders.builtin.weights import PackagedFile
 from untrimmed.errors import ConfigError, EncoderError, nearest, one_line, shown
 from untrimmed.passages.passage import Passage, Word
 from untrimmed.passages.source import Media, PassageSource, ReadingReport, register_source
-from untrimmed.passages.speech_model import DEFAULT_MODEL, LANGUAGES, locate_model, model_digest
+from untrimmed.passages.speech_model import DEFAULT_MODEL, INSTALL, LANGUAGES, locate_model, model_digest
 from untrimmed.video.messages import SOUND_HZ
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ DETECTOR = PackagedFile(
     "assets/silero_vad_v6.onnx",
     "4cbf549b8326f60f80f2536d9eefeb450a9abe83365a098031c89719f1be17d2",
     "speech recognition",
-    "pip install 'untrimmed[speech]'",
+    INSTALL,
 )
 _BLOCK_S = 120.0  # voices are searched in blocks of this length
 _MAX_REGION_S = 28.0  # less than the 30 s that Whisper reads at a time

@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 
 from untrimmed.encoders.hub.weights import DIGEST_LENGTH, answer_within, is_hub_id, weights_sha256
-from untrimmed.errors import EncoderError, UnknownNameError, one_line
+from untrimmed.errors import EncoderError, UnknownNameError, install_command, one_line
 
 DEFAULT_MODEL = "base"
 # short name -> hub id; all are converted from OpenAI's Whisper (MIT)
@@ -28,7 +28,7 @@ _WEIGHTS = "model.bin"
 _NEEDED = (_WEIGHTS, "config.json", "tokenizer.json")
 _DOWNLOADED = [*_NEEDED, "preprocessor_config.json", "vocabulary.*"]
 _TIMEOUT_S = 5.0  # if the hub has not answered by then, it counts as unreachable
-_INSTALL = "pip install 'untrimmed[speech]'"
+INSTALL = install_command("speech")
 
 
 def locate_model(name: str) -> Path:
@@ -38,8 +38,7 @@ def locate_model(name: str) -> Path:
         UnknownNameError: The name is unknown.
         EncoderError: faster-whisper is not installed, or the model is not on this machine and cannot be downloaded.
     """
-    if any(importlib.util.find_spec(package) is None for package in ("faster_whisper", "ctranslate2")):
-        raise EncoderError(f"speech recognition needs faster-whisper, which is not installed; {_INSTALL}")
+    require_packages()
     folder = Path(name).expanduser()
     if folder.is_dir():
         return _checked(folder.resolve())
@@ -49,6 +48,12 @@ def locate_model(name: str) -> Path:
     if not is_hub_id(hub_id):
         raise UnknownNameError.among("speech model", name, [*MODELS, "any hub id (OWNER/NAME) or a folder"])
     return _on_hub(hub_id)
+
+
+def require_packages() -> None:
+    """Raise an EncoderError if faster-whisper is not installed."""
+    if any(importlib.util.find_spec(package) is None for package in ("faster_whisper", "ctranslate2")):
+        raise EncoderError(f"speech recognition needs faster-whisper, which is not installed; {INSTALL}")
 
 
 def model_digest(folder: Path) -> str:

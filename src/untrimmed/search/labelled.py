@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from untrimmed.data.labelled import Label, cut_to_video, read_labels
-from untrimmed.errors import UnknownNameError, named
+from untrimmed.errors import UnknownNameError, counted, named
 from untrimmed.evaluation.moments import mean_iou, moment_recall
 from untrimmed.moments.overlap import iou, spans_of
 from untrimmed.search.library import Library
@@ -155,15 +155,11 @@ def _unknown_videos_message(unknown: Sequence[tuple[LabelledQuery, int]], librar
     counts = Counter(query.video for query, _ in unknown)
     first = {query.video: (query.place, f"matches {count} files" if count else "") for query, count in unknown[::-1]}
     videos = (
-        f"{video!r} ({', '.join(filter(None, (*first[video], _count(count, 'sentence'))))})"
+        f"{video!r} ({', '.join(filter(None, (*first[video], counted(count, 'sentence'))))})"
         for video, count in counts.items()
     )
     index = "index them, or name each by its path (see: untrimmed ls)"
     return (
-        f"{library.folder}: {_count(len(counts), 'labelled video')} not in this library: {named(videos, _NUM_NAMED)}; "
+        f"{library.folder}: {counted(len(counts), 'labelled video')} not in this library: {named(videos, _NUM_NAMED)}; "
         + (f"{index}, or continue without them: --skip-unknown" if can_skip else f"{index}; no others remain")
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Float32, UInt8
 
-from untrimmed.errors import ConfigError, VideoError, shown
+from untrimmed.errors import ConfigError, VideoError, counted, shown
 from untrimmed.files import whole_file
 from untrimmed.video.messages import SOUND_HZ
 from untrimmed.video.process import DecodeProcess, Limits, require_decoder
@@ -343,7 +343,9 @@ class SubtitleReader:
         for message in self._messages(process, path, on_progress):
             if message["kind"] == "end":
                 if message["broken"]:
-                    self.faults.append(f"{message['broken']} cues left out, because their times cannot be read")
+                    self.faults.append(
+                        f"{counted(message['broken'], 'cue')} left out, because the times cannot be read"
+                    )
                 if message["has_replaced_bytes"]:
                     self.faults.append(
                         "some characters are replaced, because their encoding is unknown; save it as UTF-8"

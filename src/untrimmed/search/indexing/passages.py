@@ -14,21 +14,18 @@ from typing import Any
 import numpy as np
 
 from untrimmed.encoders.encoder import ClipEncoder, Encoder
-from untrimmed.errors import FeatureError
+from untrimmed.errors import FeatureError, counted
 from untrimmed.passages.passage import Passage
 from untrimmed.passages.sentences import Sentence, sentences_of
 from untrimmed.passages.source import Media, PassageSource, ReadingReport, create_source
 from untrimmed.search.corpora.frames import FrameCorpus
-from untrimmed.search.store.passages import PassageTable, StoredPassage
+from untrimmed.search.store.passages import MAX_VECTORS, PassageTable, StoredPassage
 from untrimmed.search.store.readings import StoredReading
 from untrimmed.search.store.records import VideoRecord
 from untrimmed.search.store.table import VideoIndex
 from untrimmed.video.reader import VideoReader
 
 _SENTENCES_AT_A_TIME = 256  # number of sentences that are encoded together
-# Only this many sentences of a reading get vectors; later ones are found only by words. This limits time and memory for
-# a hostile file with millions of subtitles. A film has about a thousand.
-_MAX_VECTORS = 100_000
 # readings without passages are committed together, after this number of readings or this time
 _EMPTY_READINGS = 256
 _EMPTY_READINGS_S = 10.0
@@ -45,6 +42,7 @@ class PassageStep:
     source: str
     done_s: float = 0.0
     passages: int | None = None
+    removed: int = 0  # number of earlier passages that are gone, if the video has fewer passages than before
     warnings: tuple[str, ...] = ()
     failure: str = ""
 
@@ -135,7 +133,8 @@ class PassageReader:
                 else:
                     late += 1
             if late:
-                report.warn(f"{late} passages ({source.name}) begin after the end of the video and were left out")
+                count = counted(late, "passage")
+                report.warn(f"{count} ({source.name}) left out, because the video ends before the text begins")
 
         passages = self._with_vectors(sentences_of(inside()))
         if (first := next(passages, None)) is None:
@@ -146,13 +145,15 @@ class PassageReader:
         else:
             replaces = [] if previous is None else [previous.reading_id]
             reading = self.table.put(reading, itertools.chain([first], passages), replaces, report.warnings)
-        self.on_step(PassageStep(record, source.name, record.duration_s, reading.num_passages, reading.warnings))
+        count = reading.num_passages
+        removed = 0 if previous is None else max(0, previous.num_passages - count)
+        self.on_step(PassageStep(record, source.name, record.duration_s, count, removed, reading.warnings))
 
     def _with_vectors(self, sentences: Iterator[Sentence]) -> Iterator[StoredPassage]:
         count = 0
         while batch := list(itertools.islice(sentences, _SENTENCES_AT_A_TIME)):
             count += len(batch)
-            if isinstance(self.encoder, ClipEncoder) or count > _MAX_VECTORS:
+            if isinstance(self.encoder, ClipEncoder) or count > MAX_VECTORS:
                 vectors: Sequence[np.ndarray] = [np.empty(0, np.float16)] * len(batch)
             else:
                 texts = self.encoder.encode_texts([sentence.passage.text for sentence in batch])

@@ -69,6 +69,8 @@ class IndexReport:
     moved: list[Path] = field(default_factory=list)  # files in `skipped` that have a new path
     thumbnails: list[Path] = field(default_factory=list)  # known files whose missing thumbnails were added
     passages: dict[str, int] = field(default_factory=dict)  # number of new passages, by source
+    # number of earlier passages that the sources do not find any more, by source
+    removed_passages: dict[str, int] = field(default_factory=dict)
     # problems of indexed files, such as truncated files or estimated times
     warnings: list[Failure] = field(default_factory=list)
     timings: Timings = field(default_factory=Timings)
@@ -347,6 +349,9 @@ class Indexer:
                 report.warnings.append(Failure(path, f"its source {step.source!r} cannot be read ({step.failure})"))
             elif step.passages is not None:
                 report.passages[step.source] = report.passages.get(step.source, 0) + step.passages
+                if step.removed:
+                    removed = report.removed_passages
+                    removed[step.source] = removed.get(step.source, 0) + step.removed
             if self._progress is not None and not step.failure:
                 self._progress(
                     Progress(
