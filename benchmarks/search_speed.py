@@ -166,9 +166,12 @@ def page(folder: Path) -> None:
             tab.wait_for_selector(TILE)
             for text in ("the first search loads the encoder", "later ones", "make", "codes"):
                 ask(tab, text)
-            spent_ms = sorted(painted_ms(tab, text) for text in (*QUERIES, *PAGE_QUERIES))
+            spent_ms = []
+            for text in (*QUERIES, *PAGE_QUERIES):
+                tab.wait_for_timeout(1000)  # for the other pictures of the last search
+                spent_ms.append(painted_ms(tab, text))
             print(f"Enter to the first picture, {PAGE_VIDEOS:,} videos, {len(spent_ms)} sentences")
-            print(f"  median {np.median(spent_ms):.0f} ms, slowest {spent_ms[-1]:.0f} ms")
+            print(f"  median {np.median(spent_ms):.0f} ms, slowest {max(spent_ms):.0f} ms")
             browser.close()
         finally:
             service.terminate()
