@@ -11,7 +11,7 @@ from tests.toy import stored_video
 from untrimmed.encoders import registry
 from untrimmed.encoders.hub import encoder, weights
 from untrimmed.encoders.registry import DEFAULT, ENCODERS
-from untrimmed.errors import EncoderError
+from untrimmed.errors import EncoderError, install_command
 from untrimmed.passages import screen, speech
 from untrimmed.search.corpora.engine import cache_library
 from untrimmed.search.store.table import VideoIndex
@@ -121,3 +121,16 @@ def test_repair_lists_damaged_files_and_the_next_command(tmp_path, run):
     block.write_bytes(block.read_bytes()[:-1] + b"x")
     out = run("doctor", "--repair", "--library", folder)[1]
     assert f"note repair {block}" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("prefix", "start"),
+    [
+        ("/home/me/venv", "pip install"),
+        ("/home/me/.local/share/pipx/venvs/untrimmed", "pipx runpip untrimmed install"),
+        ("/home/me/.local/share/uv/tools/untrimmed", "uv tool install"),
+    ],
+)
+def test_the_command_that_adds_an_extra_fits_the_environment(monkeypatch, prefix, start):
+    monkeypatch.setattr(sys, "prefix", prefix)
+    assert install_command("speech") == f"{start} 'untrimmed[speech]'"
