@@ -146,7 +146,7 @@ def install_command(extra: str) -> str:
 def missing_package(error: ModuleNotFoundError) -> str | None:
     """Return a one-line message with the command that installs a missing package.
 
-    The result is None if no extra of this package contains the missing package.
+    The result is None if none of the optional extras of untrimmed installs the missing package.
 
     >>> missing_package(ModuleNotFoundError("No module named 'av.video'", name="av.video"))
     "this needs the package 'av', which is not installed; run: pip install 'untrimmed[video]'"

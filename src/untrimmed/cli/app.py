@@ -78,7 +78,7 @@ def _without_flag_types(params: list[Any]) -> list[Any]:
 
 
 def build_app(command: str | None = None) -> typer.Typer:
-    """Return the whole command line, or one with a single command.
+    """Return the app with all commands, or with only the given command.
 
     Importing the modules of all commands takes longer than running most commands.
     """

@@ -196,7 +196,7 @@ def _check_teacher(layout: Layout, annotations: list[Annotation], values: bool) 
 
 
 def _first_names(names: Iterable[str]) -> str:
-    """Format up to three names and the number of the rest.
+    """Format up to three names, and say how many more there are.
 
     >>> _first_names(["a", "b", "c", "d"])
     "'a', 'b', 'c' and 1 more"

@@ -120,8 +120,9 @@ def _annotation(label: Label, video: str, duration_s: float) -> Annotation:
 def assign_splits(videos: Iterable[str], file: str = "captions") -> dict[str, str]:
     """Return {video: split}, chosen by a hash of the video id.
 
-    Val and test each get a tenth of the videos, but at least three if there are nine videos or more. Train gets the
-    rest. With a single video in val, every model would rank it first, so that the first epoch would always be the best.
+    Val and test each get a tenth of the videos. If there are nine or more videos, val and test each get at least three.
+    Train gets the rest. The minimum matters: if val had a single video, every model would rank it first, and the first
+    epoch would always be the best.
 
     Raises: FeatureError for fewer than three videos.
     """

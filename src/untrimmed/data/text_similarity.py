@@ -33,7 +33,7 @@ class TextSimilarity:
 def text_similarity(name: str, root: Path, split: str, pooling: Pooling = "mean") -> TextSimilarity | None:
     """Return the similarity of the captions of one split, or None for a single caption.
 
-    A caption's vector is the `mean` of its word features as extracted, or the `last` word feature, as in CLIP. If there
+    A caption's vector is the `mean` of its extracted word features, or the `last` word feature (as in CLIP). If there
     are more than 20,000 captions, a fixed random sample is used.
 
     Raises: UnknownNameError for an unknown split, FeatureError for missing or damaged captions or features.

@@ -72,8 +72,8 @@ class Truth:
 def plan_reels(seed: int = 0, num_reels: int = NUM_REELS) -> list[Reel]:
     """Return the plans of all reels.
 
-    Each piece of footage in `SUBJECTS` is used in one shot of the whole corpus. The other shots are fillers. Within a
-    reel, a filler is used at most once.
+    Each piece of footage in `SUBJECTS` is used in exactly one shot across all reels. The other shots are fillers.
+    Within a reel, a filler is used at most once.
     """
     rng = np.random.default_rng(seed)
     subjects = [SUBJECTS[i] for i in rng.permutation(len(SUBJECTS))]

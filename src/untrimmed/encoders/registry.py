@@ -35,7 +35,8 @@ class EncoderCard:
         hub_id: None for `builtin`, whose weights come with installed packages.
         width: The width of a frame vector.
         image_px: The side of the input picture in pixels.
-        parameters_m: The number of parameters in millions, image and text together. A download has 4 bytes for each.
+        parameters_m: The number of parameters in millions, image and text together. A download has 4 bytes per
+            parameter.
     """
 
     name: str

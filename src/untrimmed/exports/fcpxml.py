@@ -113,7 +113,7 @@ def _form(is_drop: bool) -> str:
 
 
 def _seconds(frames: int, rate: Fraction) -> str:
-    """Return the duration of a number of frames as a fraction of a second.
+    """Return the duration of a number of frames in seconds, as a whole number or a fraction.
 
     >>> _seconds(3, Fraction(30000, 1001)), _seconds(50, Fraction(25))
     ('1001/10000s', '2s')

@@ -270,7 +270,7 @@ class DLDKD(RetrievalModel):
     def shares(self, epoch: int) -> tuple[float, float]:
         """Return the shares of hard data and of hard labels in an epoch.
 
-        As released, the share of hard labels stays at 0.5 or above.
+        As in the authors' program, a share of hard labels that starts at 0.5 or above never falls below 0.5.
         """
         c = self.config
         hard = share_decay(c.share_decay, epoch, start=c.hard_share, floor=0.0, num_epochs=c.share_epochs)

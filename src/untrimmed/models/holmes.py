@@ -27,9 +27,10 @@ RELEASED_LOSSES = {
 
 @register("holmes")
 class Holmes(ConsolidatedModel):
-    """Blocks of eight layers, fused by attention from the mean of their outputs.
+    """Each block has eight layers, whose outputs are fused by attention.
 
-    The score of a video combines its best clip and its best frame.
+    The query of this attention is the mean of the outputs. The score of a video combines its best clip and its best
+    frame.
     """
 
     released_layer: ClassVar[str] = "e_attns."

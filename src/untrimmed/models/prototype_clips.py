@@ -24,7 +24,7 @@ from untrimmed.nn.prototypes import Builder, PrototypeBuilder, prototype_timelin
 
 @dataclass(frozen=True, kw_only=True)
 class PrototypeShares(Record):
-    """The attention weights of each prototype over the M units of the video, which sum to 1."""
+    """For each prototype, the attention weights over the M units of the video. They sum to 1."""
 
     unit_attention: Float[Tensor, "V M K"]
 

@@ -293,8 +293,8 @@ class RAL(Attachment):
     def text_rows(self, queries: EncodedQueries, video_index: Int[Tensor, " Q"]) -> tuple[Rows, Int[Tensor, " N"]]:
         """Return the words of each support set or query, and the index of its video.
 
-        As released, attention pooling includes padding: the encoder's outputs for padding words, and zero rows until
-        each set has 26 captions.
+        As in the authors' program, attention pooling includes padding: the encoder's outputs for padding words, and
+        rows of zeros that pad each set to the largest number of captions (26).
         """
         record = self.record_of(queries)
         words = record.words
@@ -318,9 +318,10 @@ class RAL(Attachment):
         return Rows(frames, torch.arange(len(frames), device=frames.device), mask, num_zeros.to(frames.dtype))
 
     def alignment_parts(self, both: Distributions) -> tuple[Tensor, Tensor, Tensor]:
-        """Return three divergences (Eq.
+        """Return the three divergences of Eq. 8.
 
-        8): of videos and of texts from the standard normal distribution, and of texts from videos.
+        They measure videos against the standard normal distribution, texts against the standard normal distribution,
+        and texts against videos.
 
         As released, the mean of the samples is used instead of the distribution's mean.
         """

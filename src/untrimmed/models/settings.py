@@ -76,7 +76,7 @@ class ModelConfig(metaclass=Checked):
 
     @property
     def provided(self) -> frozenset[str]:
-        """Branches that attachments compute. The method does not compute the scores and losses of these branches."""
+        """The branches that are computed by attachments. The method computes no scores and losses of these branches."""
         return frozenset().union(*(config.provides for config in self.attachments.values()))
 
     @property

@@ -59,7 +59,8 @@ def window_similarities(
     """Return a function that pools the windows of videos, and returns their similarities to the queries.
 
     Args:
-        similarity: Returns the similarities of all queries with these vectors.
+        similarity: A function that takes the vectors of windows, and returns the similarity of each query with each of
+            them.
         units: Vectors of each video at equal time steps.
         mask: True at real units. Windows cover only these.
     """

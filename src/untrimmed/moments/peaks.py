@@ -21,8 +21,8 @@ def best_index(start_s: float, end_s: float, times_s: Curve, values: Curve) -> i
 def span_around(values: Curve, index: int, free: Bool[np.ndarray, " T"], mean: float) -> tuple[int, int]:
     """Return the range of indices around a peak, end exclusive.
 
-    It extends to both sides of `index` while times are `free` and their values are at least the average of `mean` and
-    the value at the peak.
+    The range extends to both sides of `index` for as long as times are `free` and their values are not below a
+    threshold: the midpoint between `mean` and the value at the peak.
 
     >>> span_around(np.array([0.0, 0.5, 1.0, 0.6, 0.1]), 2, np.ones(5, dtype=bool), 0.2)
     (2, 4)
@@ -57,7 +57,7 @@ def spacing_s(times_s: Float[np.ndarray, " T"]) -> float:
 def smoothed(curve: Float[np.ndarray, " T"], deviation: float) -> Float64[np.ndarray, " T"]:
     """Return a curve, smoothed with a Gaussian whose standard deviation is `deviation` steps.
 
-    Near the ends, the weights of the times inside the curve are scaled to sum to 1.
+    Near the ends, the weights of the steps that lie within the curve are rescaled to sum to 1.
 
     >>> smoothed(np.array([0.0, 0.0, 1.0, 0.0]), 1.0).round(2).tolist()
     [0.08, 0.26, 0.43, 0.35]

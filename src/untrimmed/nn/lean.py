@@ -62,8 +62,8 @@ class _InputProjection(Function):
 
     In bfloat16, the forward pass multiplies m * n by W * gain, and m by W * shift. The forward pass saves m * n and m.
 
-    In float32, two products instead of one would be expensive. Therefore the layer norm applies gain and shift, and the
-    backward pass recomputes m * n.
+    In float32, computing two products instead of one would be too expensive. Therefore the layer norm applies gain and
+    shift, and the backward pass recomputes m * n.
     """
 
     @staticmethod

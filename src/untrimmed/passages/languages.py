@@ -17,7 +17,9 @@ _CODES = {name: group.split()[0] for group in _LANGUAGES.split("|") for name in 
 
 
 def language_code(name: str) -> str:
-    """Return the usual code of a language for any code or an English name. Unknown names are returned unchanged.
+    """Return the usual code of a language, given any of its codes or its English name.
+
+    Unknown names are returned unchanged.
 
     >>> language_code("eng"), language_code("German"), language_code("por-BR"), language_code("und")
     ('en', 'de', 'pt-BR', '')

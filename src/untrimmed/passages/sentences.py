@@ -31,7 +31,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A passage that may be joined from several passages. `parts` contains their spans, in order."""
+    """A passage, possibly joined from several passages. `parts` contains the spans of the joined passages, in order."""
 
     passage: Passage
     parts: tuple[Part, ...]

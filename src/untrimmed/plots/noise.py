@@ -24,7 +24,7 @@ LEVELS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 
 @dataclass(frozen=True)
 class Robustness:
-    """SumR in percent at each noise level, by label of runs. A level is noise length / video length."""
+    """For each label of runs, the SumR in percent at each noise level. A level is noise length / video length."""
 
     levels: tuple[float, ...]
     sum_r: dict[str, Spread]

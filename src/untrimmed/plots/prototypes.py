@@ -166,7 +166,7 @@ def matching_frequency_of(run: TrainedRun) -> dict[str, Int[np.ndarray, " K"]]:
 
 @styled
 def draw_prototype_attention(data: PrototypeAttention) -> Figure:
-    """Draw one row per prototype, with the most similar prototype first. Dotted frames are annotated moments."""
+    """Draw one row per prototype, with the most similar prototype first. Dotted outlines mark annotated moments."""
     num = len(data.attention)
     figure = new_figure(2.9)
     axes = figure.subplots()

@@ -115,7 +115,7 @@ class _SavedMaps:
 
 @torch.no_grad()
 def stored_numbers(model: RetrievalModel) -> int:
-    """Return how many numbers are stored to score a video of `max_frames` frames (number of vectors times width)."""
+    """Return how many values are stored per video of `max_frames` frames for scoring (vectors times width)."""
     encoded = model.encode_videos(_videos(model.config))
     # `unit_attention` is not counted, because it is used for moments but not for the score
     fields = {name: tensor for name, tensor in encoded.tensors().items() if not name.endswith("unit_attention")}

@@ -66,7 +66,8 @@ class TableRow:
 
     - `overrides` are settings of the training, and `evaluated_with` are settings of the evaluation. Both have dotted
       keys.
-    - `without` is the reason why a row cannot be run, or empty. A row with a reason is still listed.
+    - `without` says why the row cannot be run. It is empty if the row can be run. Rows that cannot be run are still
+      listed.
     - `paper` is {column: printed results}, with one number per metric.
     """
 

@@ -196,10 +196,10 @@ def _without_memory(name: ModelName, config: ModelConfig) -> RetrievalModel:
 
 
 def _released_sizes(preset: Preset, tensors: Mapping[str, Tensor]) -> dict[str, int]:
-    """Return the sizes of the model that follow from the shapes of the checkpoint's tensors, by dotted keys.
+    """Return {dotted key: size} for the model's sizes that follow from the shapes of the checkpoint's tensors.
 
-    To find out which axes depend on a size, we build a second model (without values) with larger sizes. Each size is
-    increased by a multiple of a different prime number, so the increase of an axis shows on which size it depends.
+    To find out which axes depend on a size, we build a second model (without values) with larger sizes. Each size grows
+    by a multiple of its own prime number, so the growth of an axis shows which size the axis depends on.
 
     If tensors imply different values of a size, the smallest value is returned, because a table of positions can have
     more rows than there are frames. Other contradictions cause an error later, because the tensors do not fit the

@@ -37,7 +37,7 @@ class TFPRVROnData(TFPRVRSettings):
 
 
 def is_training_free(model: object) -> bool:
-    """Whether `model` is the name of a model that needs no training, and not an existing folder."""
+    """Whether `model` names a model that needs no training, and is not the path of an existing file or folder."""
     return isinstance(model, str | Path) and os.fspath(model) == tf_prvr.NAME and not Path(model).exists()
 
 

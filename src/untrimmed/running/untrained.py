@@ -132,9 +132,9 @@ class Ridge:
         return max(map(of, PENALTIES), key=lambda ridge: ridge.figures(val)["SumR"])
 
     def figures(self, dataset: RetrievalDataset, *, best_run: bool = False) -> dict[str, float]:
-        """Return the metrics of ranking videos by the cosine of the mapped mean word and the mean frame.
+        """Rank videos by the cosine between mapped mean word vector and mean frame vector, and return the metrics.
 
-        With `best_run`, the mean of the best run of consecutive frames replaces the mean frame.
+        With `best_run`, the mean of the best run of consecutive frames replaces the mean of all frames.
         """
         queries = unit_rows((_means(dataset.features.words_packed) - self.mean_word) @ self.weights)
         if best_run:

@@ -40,9 +40,10 @@ class _Page(Mount):
     """
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Return a partial match, so that routes take precedence.
+        """Return a partial match, so that routes take precedence over the page.
 
-        A route for another method of the path is also a partial match, and takes precedence because it was added first.
+        A route with the same path but another HTTP method is also a partial match. It takes precedence because it was
+        added earlier.
         """
         match, child_scope = super().matches(scope)
         return (Match.PARTIAL if match is Match.FULL else match), child_scope

@@ -32,6 +32,6 @@ def is_foreign(client: tuple[str, int] | None, server: tuple[str, int | None] | 
 
 
 def _encoded(packed: bytes, port: int) -> str:
-    """An address and a port as in the table: words of 32 bits in the byte order of the machine, in hexadecimal."""
+    """Return an address and a port as the kernel's table has them: hexadecimal 32-bit words in native byte order."""
     words = [int.from_bytes(packed[start : start + 4], sys.byteorder) for start in range(0, len(packed), 4)]
     return "".join(f"{word:08X}" for word in words) + f":{port:04X}"

@@ -63,9 +63,9 @@ class PictureDecoder:
         Args:
             content: Hash of the file's content, for the cache.
             time_s: Time in seconds, rounded to 0.01 s.
-            short_side: Shorter side of the result in pixels; None does not scale the frame.
+            short_side: Shorter side of the result in pixels. If None, the frame is not scaled.
             duration_s: Duration of the file in seconds.
-            identity: The expected identity of the file (see `identity_of`); None accepts any.
+            identity: The expected identity of the file (see `identity_of`). If None, every identity is accepted.
 
         Raises:
             VideoError: The file cannot be decoded, or has another identity.

@@ -1,7 +1,7 @@
 """Render and cache proxies: small copies of spans of videos, for browsers that cannot decode the original files.
 
-A proxy is sent while it is rendered. All viewers of a span share one rendering, which stops when nobody views it. The
-files are in the library, or in a temporary folder if the library cannot be written.
+A proxy is streamed while it is still being rendered. All viewers of a span share one rendering, which stops when nobody
+views it. The files are in the library, or in a temporary folder if the library cannot be written.
 """
 
 import contextlib

@@ -72,7 +72,7 @@ def serve(
 
 @contextmanager
 def _existing(folder: Path) -> Iterator[None]:
-    """Create a folder, to which `announce` writes. Delete it after the `with` block if it is empty."""
+    """Create the folder that `announce` writes to. Delete it after the `with` block if it is empty."""
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
     try:

@@ -83,15 +83,15 @@ class Service:
         return await anyio.to_thread.run_sync(partial(work, *values, **options), limiter=self._search)
 
     async def read(self, work: Callable[..., T], *values: object) -> T:
-        """Run a function that quickly reads files in a thread, and return its result."""
+        """Run, in a thread, a function that reads files quickly, and return its result."""
         return await anyio.to_thread.run_sync(partial(work, *values), limiter=self._read)
 
     async def decode(self, work: Callable[..., T], *values: object) -> T:
-        """Run a function that decodes frames in a thread, and return its result."""
+        """Run, in a thread, a function that decodes frames, and return its result."""
         return await anyio.to_thread.run_sync(partial(work, *values), limiter=self._decode)
 
     async def cut(self, work: Callable[..., T], *values: object) -> T:
-        """Run a function that writes clips in a thread, one call at a time, and return its result."""
+        """Run, in a thread and one call at a time, a function that writes clips, and return its result."""
         return await anyio.to_thread.run_sync(partial(work, *values), limiter=self._cut)
 
     def records(self) -> Records:
@@ -199,7 +199,7 @@ class Service:
         self.watch(folders)
 
     def stop_watching(self, folder_id: str) -> None:
-        """Stop watching a folder, also after a restart without `--watch`. Its videos stay indexed.
+        """Stop watching a folder. After a restart, it is watched only if `--watch` names it. Its videos stay indexed.
 
         Raises:
             PublicError: The folder is not watched.

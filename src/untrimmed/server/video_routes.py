@@ -98,9 +98,10 @@ async def relevance(
 async def relevance_of_query(
     service: ServiceDependency, record: RecordDependency, request: SearchRequest, points: Points = 1000
 ) -> RelevanceCurve:
-    """Return how well the pictures at each time of the video match a query. With `then`, they match the first moment.
+    """Return how well the pictures at each time of the video match a query.
 
-    If `modes` does not contain `seen`, the values are those of passages.
+    If the query has `then`, they are only compared with its first moment. If `modes` does not contain `seen`, the
+    values say how well passages match instead.
     """
     return RelevanceCurve.of(*await service.search(service.library.relevance, request.query(), record.path), points)
 

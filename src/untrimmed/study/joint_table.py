@@ -81,7 +81,10 @@ def _cells(rows: Sequence[JointRow], bold: Callable[[str], str], text: Callable[
 
 
 def _p_to_best(row: JointRow, best: JointRow) -> tuple[float | None, float | None]:
-    """Return the p-values (over seeds, over queries) of a row's difference from the best row, or None for that row."""
+    """Return p-values (over seeds, over queries) of the difference between a row and the best row.
+
+    Both are None if the row is the best row.
+    """
     return (None, None) if row is best else p_of_sum_r(row.reports, best.reports)
 
 

@@ -34,8 +34,8 @@ def rehearse_step(
 ) -> None:
     """Compute the losses of a batch once, to find errors.
 
-    Raises: ConfigError for a hook that fails or whose result has the wrong axes, a term without a weight, a value that
-        is not finite (the message then contains `how_to_check`), or losses that depend on no parameter.
+    Raises: ConfigError if a hook fails; its result has the wrong axes; a term has no weight; a value is not finite (the
+        message then contains `how_to_check`); or the losses depend on no parameter.
     """
     model.train()  # some methods compute encodings for losses only in training mode
     queries = checked_queries(model, batch.queries)

@@ -34,7 +34,7 @@ class Validation:
 
 
 def choose_metric(train: TrainSettings) -> Callable[[Validation], Any] | None:
-    """Return the function that `train.select_by` selects, or None for the name of a built-in metric.
+    """Return the function that `train.select_by` selects, or None if it names a built-in metric.
 
     Raises: the errors of `choose`.
     """

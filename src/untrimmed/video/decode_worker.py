@@ -326,7 +326,7 @@ class Worker:
         return frame
 
     def _find_frame(self, sampler: FrameSampler, time_s: float, last_for_s: float = math.inf) -> VideoFrame | None:
-        """Return the frame at a time, or the last frame up to `last_for_s` seconds after the end."""
+        """Return the frame shown at `time_s`. Up to `last_for_s` seconds after the end, this is the last frame."""
         for sample in sampler.sample(SampleTimes(time_s)):
             return sample.frame
         if sampler.last_frame is not None and time_s > sampler.duration_s + last_for_s:

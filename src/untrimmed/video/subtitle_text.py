@@ -213,10 +213,10 @@ def _timed_cues(lines: Iterable[str], faults: Faults, *, is_vtt: bool) -> Iterat
 
 
 def _without_repeated(lines: list[str], previous: tuple[int, list[str]], start_ms: int, end_ms: int) -> list[str]:
-    """Return the lines without leading lines that repeat the end of the previous cue, as in roll-up captions.
+    """Remove leading lines that repeat the end of the previous cue, as roll-up captions do, and return the rest.
 
-    If the whole cue repeats the previous cue, it is kept, because somebody may have said it twice. It is only removed
-    if it is too short to read.
+    If the whole cue repeats the previous cue, the cue is kept, because somebody may have said it twice. Such a cue is
+    only removed if it is shown too briefly to be read.
     """
     previous_end_ms, shown = previous
     if start_ms - previous_end_ms > _ROLL_UP_MS or (shown == lines and end_ms - start_ms > _ROLL_UP_MS):

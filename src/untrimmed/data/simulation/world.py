@@ -219,8 +219,9 @@ class World:
     def passages(self, captions: Sequence[Annotation]) -> list[Passage]:
         """Return the subtitles of a video, one per `PASSAGE_S` seconds.
 
-        Captions of TVR's type t or vt are mentioned by a subtitle within their main moment. A caption without a type is
-        mentioned with probability `TALKED_SHARE`. All subtitles also contain words of other videos' captions.
+        For each caption of TVR's type t or vt, a subtitle within the caption's main moment contains some of its words.
+        For a caption without a type, this happens with probability `TALKED_SHARE`. All subtitles also contain words of
+        other videos' captions.
         """
         video = captions[0].video
         duration_s = captions[0].duration_s

@@ -59,7 +59,7 @@ class _LoadedShard:
     fitted: tuple[frozenset[int], Corpus] | None = None
 
     def as_shard(self, others: Summaries) -> Corpus:
-        """Return this shard's corpus, with the same scores as in one corpus of the videos of all shards."""
+        """Return this shard's corpus. Its scores equal those that a single corpus of all shards' videos would give."""
         if self.fitted is None or self.fitted[0] != others.keys():
             self.fitted = frozenset(others), self.corpus.as_shard(list(others.values()))
         return self.fitted[1]

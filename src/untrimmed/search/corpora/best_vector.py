@@ -1,7 +1,8 @@
 """Training-free corpora: a video's score is the score of its best vector, and its moments are the clearest matches.
 
-Spans are ranked by how far their mean relevance is above a background value (`untrimmed.moments.clearest`), a mean of
-the relevance of the video and that of the library. So if a whole video matches, the whole video is returned.
+Spans are ranked by how far their mean relevance is above a background value (see `untrimmed.moments.clearest`). The
+background value is a weighted mean of the video's relevance and the library's relevance. So if a whole video matches,
+the whole video is returned.
 """
 
 from __future__ import annotations

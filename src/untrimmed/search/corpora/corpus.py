@@ -46,10 +46,10 @@ class PreparedQuery(ABC):
 
     @abstractmethod
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
-        """Return the `limit` best videos, best first, and all further videos with the score of the last.
+        """Return the `limit` best videos, best first, plus any others that tie with the last of them.
 
-        Videos with the same score are in any order. If `among` is given, only videos with these ids are ranked; unknown
-        ids are ignored.
+        Videos with the same score are in no particular order. If `among` is given, only videos with these ids are
+        ranked; unknown ids are ignored.
         """
 
     @abstractmethod
@@ -280,7 +280,7 @@ class LocalQuery(PreparedQuery, Generic[B]):
         """Return exact scores. The score of a video does not depend on the other videos."""
 
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
-        """Return the `limit` best videos, best first, and all further videos with the score of the last."""
+        """Return the `limit` best videos, best first, plus any others that tie with the last of them."""
         return run_ranking(self.ranking_steps(limit=limit, among=among), self.exact)
 
     def ranking_steps(self, *, limit: int, among: Collection[str] | None = None) -> RankingSteps[B, list[RankedVideo]]:

@@ -82,7 +82,10 @@ class TFPRVRCorpus(BestVectorCorpus):
 
     @property
     def block_format(self) -> str:
-        """The name of the format. The number must change with the format of the arrays."""
+        """The name of the format.
+
+        It contains a version number, which must be increased whenever the format of the arrays changes.
+        """
         return f"{NAME} 2 {self.model.settings!r}"
 
     def prepare(self, query: TextFeatures) -> BestVectorQuery:

@@ -94,16 +94,17 @@ def export_features(
     labels: Sequence[Label],
     progress: Callable[[int, int], None] | None = None,
 ) -> ExportedFeatures:
-    """Write the frames of these videos, and the captions with their word vectors, to OUT/NAME.
+    """Write the frames of the records' videos, and the captions with their word vectors, to OUT/NAME.
 
     The videos of captions without a split are divided into train, val and test. If OUT/NAME already has prepared
-    captions, the captions of videos that are not exported are removed. If the export fails, a new folder is removed.
+    captions, the captions of videos that are not exported are removed. If the export fails and OUT/NAME did not exist
+    before, it is removed.
 
     Raises:
         ConfigError: See `prepared_data_set`.
         UnknownNameError: The name of a caption's video matches several files.
-        FeatureError: There are no videos, or none with captions. A moment is outside its video. Fewer than three videos
-            have captions, so they cannot be divided. Or the folder cannot be written.
+        FeatureError: There are no videos, or none has captions; a moment is outside its video; fewer than three videos
+            have captions, so they cannot be divided; or the folder cannot be written.
     """
     prepared = prepared_data_set(out, name, layout, captions=bool(labels))
     settings = index.settings

@@ -1,7 +1,7 @@
-"""Read the quantized codes of blocks from disk, or build them in a background thread after some searches.
+"""Read the quantized codes of blocks from disk. If there are none, build them in a background thread.
 
-Building the codes of a video takes as long as comparing it with dozens of queries. So the first two searches do not use
-codes, and no search waits until codes are built.
+Building the codes of a video takes as long as comparing it with dozens of queries. So they are built only from the
+third search on, and no search waits for them: until they are ready, searches read the vectors themselves.
 """
 
 import atexit

@@ -244,7 +244,10 @@ class CodedVideos:
         return np.ascontiguousarray(videos)
 
     def _loop_arguments(self, probe: Probe) -> tuple[Any, ...]:
-        """Return a query as arguments of compiled loops: numbers, step size, length of the rest, rounding errors.
+        """Return a query as arguments of the compiled loops.
+
+        These are its numbers, their step size, the length of the part of the vector without codes, and the rounding
+        errors.
 
         Raises:
             ValueError: The query has another width.

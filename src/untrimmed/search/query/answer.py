@@ -97,7 +97,7 @@ class _EncodedQuery:
 
     @property
     def is_searchable(self) -> bool:
-        """Whether the query has an example or a known word, and, if it has `then`, also a known word in `then`."""
+        """Whether the query has an example or a known word. If it has `then`, `then` must also have a known word."""
         has_example = self.example is not None and (self.query.image is not None or bool(self.query.like))
         return (self.text is not None or has_example) and not (self.query.then and self.then is None)
 

@@ -55,12 +55,12 @@ class _Curves:
 class CombinedQuery(PreparedQuery):
     """Several prepared queries as one. With `then`, the query finds pairs of moments.
 
-    The score of a time is the weighted mean of the terms minus a penalty. The penalty is `without` times the largest
-    amount by which an exclusion exceeds its usual score in the same shot, or with `nowhere` in the whole video. The
-    score of a video is the score of its best time.
+    The score of a time is the weighted mean of the terms minus a penalty. The penalty is the weight `without` times the
+    largest excess of an exclusion's curve over its usual score. The largest excess is searched in the same shot, or, if
+    `nowhere` is set, in the whole video. The score of a video is the score of its best time.
 
-    With `then`, the score of a video is that of its best pair of times. The second time is at most `within_s` seconds
-    after the first. The score of a pair is the weighted mean of the scores of both times.
+    With `then`, the score of a video is the score of its best pair of times. The second time is at most `within_s`
+    seconds after the first. The score of a pair is the weighted mean of the scores of both times.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class CombinedQuery(PreparedQuery):
     ):
         """Combine prepared queries. `duration_s` returns the duration of a video by its id.
 
-        `then.weight` is below 1: the weight of the second time's score in the score of a pair.
+        `then.weight` is the weight of the second time's score in the score of a pair. It must be below 1.
         """
         self._duration_s = duration_s
         self._within_s = within_s
@@ -118,20 +118,20 @@ class CombinedQuery(PreparedQuery):
             take *= 4
 
     def moments(self, video_id: str, *, limit: int | None, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
-        """Return spans of one video, best first, or with `then` the first span of each pair. They do not overlap."""
+        """Return disjoint spans of one video, best first. With `then`, return the first span of each pair."""
         return [first for first, _ in self.pairs(video_id, limit=limit, min_s=min_s)]
 
     def pairs(self, video_id: str, *, limit: int | None, min_s: float = 0.0) -> list[tuple[Moment, Moment | None]]:
-        """Return spans of one video, best first. With `then`, each has the span that follows it.
+        """Return spans of one video, best first. With `then`, each is paired with the span that follows it.
 
-        The score of a span is the value of the curve at the span's best time. The span extends to both sides while the
-        curve is at least the average of this score and the curve's mean. First spans do not overlap. Except in the best
-        pair, the best time of a first span is a peak of the curve, so that the slope beside a moment is not another
-        moment.
+        The score of a span is the value of the curve at the span's best time. The span extends to both sides for as
+        long as the curve does not fall below a threshold: the midpoint between this score and the curve's mean. The
+        first spans of pairs do not overlap. In every pair but the best, the best time of the first span must be a peak
+        of the curve. Without this rule, the slope beside one moment could be returned as another moment.
 
-        Without a limit, pairs are returned whose first span has at least the average of the best score and the curve's
-        mean. Spans shorter than `min_s` are widened. If there is no space for this, the pair is left out, unless it is
-        the best pair.
+        If `limit` is None, only pairs whose first span scores at least the midpoint between the best first span's score
+        and the curve's mean are returned. Spans shorter than `min_s` are widened. If there is no space to widen a span,
+        its pair is left out, unless it is the best pair.
         """
         curves = self._curves(video_id)
         duration_s = self._duration_s(video_id)
@@ -174,13 +174,13 @@ class CombinedQuery(PreparedQuery):
     def relevance(self, video_id: str) -> tuple[Curve, Curve]:
         """Return times of one video in seconds, and the relevance at each time.
 
-        With `then`, it is for the first moment.
+        With `then`, this is the relevance for the first moment.
         """
         curves = self._curves(video_id)
         return curves.times_s, curves.first
 
     def _combine(self, video_ids: Collection[str]) -> list[RankedVideo]:
-        """Return videos with combined scores. Videos without a pair, or of shards that do not answer, are left out."""
+        """Return videos with combined scores, without those that have no pair or whose shard does not answer."""
         new = [video_id for video_id in video_ids if video_id not in self._combined]
         self._score_all(new)
         self._combined.update((video_id, self._score_of(video_id)) for video_id in new)
@@ -230,7 +230,7 @@ class CombinedQuery(PreparedQuery):
         return self._curves_of[video_id]
 
     def _largest_of_shot(self, video_id: str, times_s: Curve, values: Curve) -> Curve:
-        """Return, for each time, the largest value in the same shot, or with `nowhere` in the video."""
+        """Return, for each time, the largest value in the same shot, or in the whole video if `nowhere` is set."""
         if self._nowhere:
             return np.full(len(values), values.max())
         starts_s = self._exclusions[0].query.shot_starts_s(video_id)
@@ -263,7 +263,7 @@ class CombinedQuery(PreparedQuery):
 def best_earlier_times(
     values: Curve, times_s: Curve, within_s: float
 ) -> tuple[Int[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-    """Return, for each time, the index and value of the best earlier time at most `within_s` seconds before.
+    """Return, for each time, the index and value of the best of the earlier times up to `within_s` seconds before.
 
     If there is no such time, the value is minus infinity. Of equal values, the earliest is chosen.
 

@@ -36,7 +36,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class FusedQuery:
-    """A query, prepared for one version of a library: its matching passages, and the query for frames (`prepared`).
+    """A query prepared for one version of a library.
+
+    It holds the passages that match the query, and the form of the query that searches frames (`prepared`).
 
     If `prepared` is None, only passages are searched.
     """
@@ -73,9 +75,9 @@ class FusedQuery:
 
     @property
     def has_passages(self) -> bool:
-        """Whether a passage matches, or a part of the query must match a passage.
+        """Whether a passage matches, or whether some part of the query is required to match a passage.
 
-        Otherwise only frames are searched.
+        If neither is the case, only frames are searched.
         """
         return any(self.matches) or any(part.is_required for part in self.parts)
 

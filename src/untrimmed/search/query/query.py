@@ -140,7 +140,7 @@ def _number(name: str, value: float | date, *, is_end: bool = False) -> float:
 
 @dataclass(frozen=True)
 class Place:
-    """A moment of an indexed video, or one frame if `end_s` is None, as an example to find or to avoid."""
+    """A moment of an indexed video (one frame if `end_s` is None), used as an example of what to find or to avoid."""
 
     video: str | os.PathLike[str]  # the video's path or `video_id`
     start_s: float

@@ -401,7 +401,7 @@ def write_copy(file: Path, commit: list[Any], rows: list[dict[str, Any]]) -> Non
 
 
 def remove_damaged_copies(folder: Path) -> list[Path]:
-    """Remove the copies of records and readings that have a wrong checksum. Return the paths of removed files."""
+    """Remove copies (of records or of readings) whose checksum is wrong. Return the paths of the removed files."""
     removed = []
     for copy in (folder / _COPY, folder / READINGS_COPY):
         with contextlib.suppress(OSError):
