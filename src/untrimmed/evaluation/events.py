@@ -26,7 +26,8 @@ def event_recall(
 
     Predictions are sorted by rank. Video -1 is padding. A prediction is correct if its video is correct and its IoU
     with an annotated span is at least m. If a query has four spans or more (DiDeMo), a prediction must match
-    `annotators` spans: two in the release, one in the paper. If a query has no spans, no prediction is correct.
+    `annotators` spans: two in JSG's released program, one in JSG's paper. If a query has no spans, no prediction is
+    correct.
 
     IoU and thresholds are compared in float32, because rounding makes 0.7 in float32 smaller than 0.7 in float64.
 

@@ -12,7 +12,7 @@ Spans = Float[np.ndarray, "_ 2"]
 
 
 def mean_iou(predicted: Sequence[Spans], truth: Sequence[Spans]) -> float:
-    """Return the mean IoU of each query's first predicted span with its best true span, in percent.
+    """Return the mean over queries, in percent, of the IoU of the first predicted span with the best true span.
 
     A query without a prediction has an IoU of 0.
 

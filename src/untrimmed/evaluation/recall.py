@@ -89,8 +89,8 @@ def retrieval_metrics(
 ) -> dict[str, float]:
     """Return recall and SumR in percent, median and mean rank, and mAP.
 
-    If a query has several correct videos, recall and ranks use the best of their ranks. As released, mAP uses only the
-    first column of `truth`.
+    If a query has several correct videos, recall and ranks use the best of their ranks. As in the authors' programs,
+    mAP uses only the first column of `truth`.
     """
     rank = ranks(scores, truth, ties=ties)
     first = rank if truth.ndim == 1 else ranks(scores, truth[:, 0], ties=ties)

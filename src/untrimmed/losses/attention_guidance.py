@@ -11,8 +11,8 @@ def attention_guidance(
     """Return the mean of -log(share + `margin`), where share is the attention on the query's video (Eq. 7).
 
     `first_share` is the share of attention on the first of the two videos. `is_first` marks queries of that video. With
-    `clamp`, the loss is 0 for shares of at least 1 - `margin`. Without `clamp`, it is negative for larger shares, as in
-    the printed Eq. 7.
+    `clamp`, the loss is 0 for shares of at least 1 - `margin`. Without `clamp`, the loss is negative for larger shares,
+    as in the printed Eq. 7.
 
     >>> attention_guidance(torch.tensor([0.9, 0.5]), torch.tensor([True, False]), margin=0.2)
     tensor(0.1783)

@@ -34,5 +34,5 @@ def distillation_per_query(
 def distillation(
     student: Float[Tensor, "Q T"], teacher: Float[Tensor, "Q T"], mask: Bool[Tensor, "Q T"], *, temperature: float
 ) -> Float[Tensor, ""]:
-    """Return the sum of `distillation_per_query` over a batch. As released, the sum is not divided by any number."""
+    """Return the sum of `distillation_per_query` over a batch. The authors' program does not average either."""
     return distillation_per_query(student, teacher, mask, temperature=temperature).sum()

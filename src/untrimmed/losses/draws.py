@@ -11,8 +11,9 @@ from torch import Tensor
 class Draws:
     """The random numbers for losses. Without `hard_pool`, every negative is equally likely.
 
-    With `hard_pool` = k, the negative of a query is one of the k other videos with the highest scores. As released, the
-    negative of a video is then always the query of another video with the highest score.
+    With `hard_pool` = k, the negative of a query is one of the k other videos with the highest scores. As in the
+    authors' programs, the negative of a video is then always the query with the highest score among the queries of
+    other videos.
 
     Each loss term draws its own numbers and passes its name, so that a subclass can replay recorded numbers.
     """

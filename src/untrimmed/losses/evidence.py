@@ -1,4 +1,4 @@
-"""Evidential losses, which model how certain a query's match is (Holmes, arXiv 2605.06083), exactly as released.
+"""Evidential losses, which model how certain a query's match is, as in the authors' program (Holmes, arXiv 2605.06083).
 
 The cosines of a query with K videos are converted to evidence e > 0 for each video. In a Dirichlet distribution with
 parameters e + 1, the mean predicts the video, and the sum of the parameters measures the certainty.
@@ -78,13 +78,14 @@ def divide(
 ) -> Division:
     """Divide queries into under-determined (too vague), polysemous (several videos match) and precise queries.
 
-    A query is under-determined if its uncertainty is above the limit. Otherwise it is polysemous if its consensus is
-    below or its entropy above the limit. Two limits depend on the queries that rank their own video first:
+    Uncertainty, consensus and entropy have one limit each. A query is under-determined if its uncertainty is above the
+    limit. A query that is not under-determined is polysemous if its consensus is below the limit, or if its entropy is
+    above the limit. Two of the limits depend on the queries that rank their own video first:
 
     - The limit of uncertainty is the largest uncertainty of these queries, but at most 1 - `bound`.
     - The limit of consensus is the smallest consensus of these queries, but at least `bound`.
 
-    The limit of entropy is the (lower) median over all queries.
+    The limit of entropy is the (lower) median of the entropy of all queries.
     """
     alpha = counts + 1
     total = alpha.sum(dim=1)
@@ -118,7 +119,7 @@ def smoothed_labels(
     *,
     smoothing: float,
 ) -> Float[Tensor, "Q V"]:
-    """Return one-hot labels. For ambiguous queries, they are mixed with a softmax of cosines (mean over branches)."""
+    """Return one-hot labels. For ambiguous queries, labels are mixed with a softmax of cosines (mean over branches)."""
     hard = F.one_hot(video_index, branches[0].shape[1]).to(branches[0].dtype)
     soft = torch.stack([cosine.softmax(dim=1) for cosine in branches]).mean(dim=0)
     return torch.where(is_ambiguous[:, None], (1 - smoothing) * hard + smoothing * soft, hard)
@@ -133,7 +134,7 @@ def between_videos(
     smoothing: float,
     divides: bool,
 ) -> Float[Tensor, ""]:
-    """Return the sum of the evidential losses of all branches, and of their combination if there are several branches.
+    """Return the sum of the evidential losses of all branches. Several branches add the loss of their combination.
 
     `branches` are cosines. The target of a query is its video. With `divides`, the targets of ambiguous queries are
     smoothed.

@@ -21,8 +21,8 @@ def matched_pairs(
     """Return rows (video, query, clip): the one-to-one assignment of queries to clips with the largest total cosine.
 
     This is Eq. 6 of GMMFormer v2. Videos with fewer than `min_queries` queries are skipped. If a video has more queries
-    than clips, or more clips than queries, some stay unmatched. SciPy computes the exact assignment on the CPU, in
-    about 10 microseconds per video.
+    than clips, some queries stay unmatched. If it has more clips than queries, some clips stay unmatched. SciPy
+    computes the exact assignment on the CPU, in about 10 microseconds per video.
     """
     unit_query = F.normalize(query.detach(), dim=-1)
     unit_clips = F.normalize(clips.detach(), dim=-1)

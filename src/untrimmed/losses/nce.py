@@ -22,7 +22,8 @@ def positive_pairs(video_index: Int[Tensor, " Q"], num_videos: int) -> Bool[Tens
 def nce(scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"]) -> Float[Tensor, ""]:
     """Return the sum of both directions of InfoNCE.
 
-    As released, the scores are dot products without a temperature. `nce_of_shares` implements the papers' formula.
+    As in the authors' programs, the scores are dot products without a temperature. `nce_of_shares` implements the
+    papers' formula.
     """
     return nce_of_queries(scores, video_index) + nce_of_videos(scores, video_index)
 
@@ -31,8 +32,8 @@ def nce_of_shares(scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"]) 
     """Return InfoNCE without exponentials, exactly as printed in GMMFormer Eq. 12, v2 Eq. 21 and JSG Eq. 7.
 
     `scores` are cosines. The loss of a positive pair is -log(c / r) - log(c / s), averaged over pairs. c is the cosine
-    of the pair. r is the sum of the query's cosines with all videos. s is the sum of c and the video's cosines with the
-    queries of other videos.
+    of the pair. r is the sum of the query's cosines with all videos. s is c plus the sum of the video's cosines with
+    the queries of other videos.
 
     The papers do not define the logarithm of a negative cosine. We replace such cosines by 0.000001, without gradient.
 
@@ -69,7 +70,8 @@ def nce_of_videos(scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"]) 
 def nce_square(scores: Float[Tensor, "Q Q"]) -> Float[Tensor, ""]:
     """Return InfoNCE of a matrix with positives on the diagonal.
 
-    The denominator is the sum over the row and the column of the positive, which is therefore added twice.
+    The denominator is the sum over the row and the column of the positive. The positive is in both, so it is added
+    twice.
     """
     both = torch.stack([scores.logsumexp(dim=1), scores.logsumexp(dim=0)])
     return (both.logsumexp(dim=0) - scores.diagonal()).mean()

@@ -27,8 +27,8 @@ def perturbed(
     """Return K versions of each vector: standardised over its entries, then randomly scaled and shifted.
 
     The scale is 1 plus noise, and the shift is the mean of the entries plus noise. Both noises are multiplied by
-    `strength` and by the standard deviation of the entries. As released, gradients flow only through the standardised
-    vector.
+    `strength` and by the standard deviation of the entries. As in the authors' program, gradients flow only through the
+    standardised vector.
     """
     centre = mean.detach().mean(dim=-1)[:, None, None]
     spread = strength * mean.detach().std(dim=-1)[:, None, None]

@@ -10,10 +10,10 @@ from untrimmed.losses.query_diversity import cosines_of_siblings
 def query_similarity(
     query: Float[Tensor, "Q D"], video_index: Int[Tensor, " Q"], *, temperature: float
 ) -> Float[Tensor, ""]:
-    """Return InfoNCE between queries. The positives of a query are the other queries of its video (DreamPRVR).
+    """Return InfoNCE between queries. Positives are the other queries of the same video (DreamPRVR, arXiv 2604.03653).
 
     The loss is averaged over the positives of each query, and then over queries that have positives. If no query has
-    positives, it is 0 (arXiv 2604.03653).
+    positives, the loss is 0.
 
     >>> query_similarity(torch.eye(3), torch.tensor([0, 0, 1]), temperature=1.0)
     tensor(0.6931)

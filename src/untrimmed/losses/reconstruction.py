@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def masked_words(mask: Bool[Tensor, "Q W"], noise: Float[Tensor, "Q W"], *, share: float) -> Bool[Tensor, "Q W"]:
-    """Return a mask of the words to hide: in each query, the share `share` of the words, but at least one word.
+    """Return a mask of the words to hide: a fraction `share` of each query's words, but at least one word per query.
 
     The words with the smallest noise are hidden.
 
@@ -26,7 +26,7 @@ def masked_word_nce(
     """Return InfoNCE of each decoded word against all hidden words of the batch, by cosine (Eq. 4).
 
     Row n of `decoded` and of `target` belongs to query `query_index[n]`. The loss is averaged over the hidden words of
-    each query, and then over queries. Without hidden words, it is 0.
+    each query, and then over queries. Without hidden words, the loss is 0.
     """
     if len(decoded) == 0:
         return decoded.sum()

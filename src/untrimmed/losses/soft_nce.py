@@ -8,11 +8,11 @@ from torch import Tensor
 
 from untrimmed.losses.nce import positive_pairs
 
-LABEL_OFFSET = 1e-12  # added to the labels of videos before their logarithm is taken, as released
+LABEL_OFFSET = 1e-12  # added to the labels of videos before taking logarithms, as in the authors' program
 
 
 class SoftNCE(NamedTuple):
-    """The mean losses of queries and of videos, with hard labels and with soft labels. Empty parts have loss 0."""
+    """The mean losses of queries and of videos, with hard labels and with soft labels. An empty part has loss 0."""
 
     hard_queries: Float[Tensor, ""]
     hard_videos: Float[Tensor, ""]
@@ -30,9 +30,9 @@ def soft_nce_parts(
 ) -> SoftNCE:
     """Return both directions of InfoNCE for the hard part and for the soft part of a batch.
 
-    The first `hard_share` of the queries and of the videos keep their true labels. The labels of the others are
-    `label_share` * true label + (1 - `label_share`) * softmax of `guide`. As released, gradients also flow into
-    `guide`. If a part has no queries or no videos, its loss is 0.
+    The first `hard_share` of the queries and of the videos keep their true labels. Every other label is the true label
+    times `label_share`, plus the softmax of `guide` times 1 - `label_share`. As in the authors' program, gradients also
+    flow into `guide`. If a part has no queries or no videos, its loss is 0.
     """
     true = positive_pairs(video_index, scores.shape[1]).to(scores)
     num_queries = int(hard_share * len(scores))

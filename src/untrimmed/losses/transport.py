@@ -1,4 +1,4 @@
-"""Optimal transport between the queries and clips of a video (Holmes, arXiv 2605.06083), exactly as released.
+"""Optimal transport between the queries and clips of a video (Holmes, arXiv 2605.06083), as in the authors' code.
 
 The transport plan assigns each query to clips, with weights that sum to 1. Clips that match no query are assigned to a
 dustbin. The loss trains the evidence of clips (`losses/evidence.py`) to predict this plan.
@@ -34,8 +34,8 @@ def similarities(
 ) -> GroupedSimilarities:
     """Return the cosines of queries with the clips of their video, rescaled to the range [0, 1] in each video.
 
-    Gradients also flow through the smallest and the largest cosine. As released, padding counts as a cosine of 0. The
-    result can therefore depend on the other videos of the batch.
+    Gradients also flow through the smallest and the largest cosine. As in the authors' program, padding counts as a
+    cosine of 0. The result can therefore depend on the other videos of the batch.
     """
     is_member = F.one_hot(video_index, len(clips))
     place = (is_member.cumsum(dim=0) * is_member).sum(dim=1) - 1

@@ -5,16 +5,16 @@ A loss is an `AttachedLoss`, or a `StepLoss` if it needs more than the encodings
 - Switch a loss on by name, `create_model("ms_sl+my_loss")`, or by its settings: `losses: {my_loss: {margin: 0.2}}` in a
   preset, or `losses.my_loss.margin=0.2`. `losses.my_loss=null` switches it off.
 - `weights: {my_loss: 0.1}` sets the weight of a loss.
-- As released, training encodes the queries a second time with different dropout, and attached losses read this second
-  encoding. `separate_pass: false` avoids the second pass.
+- As in the authors' programs, training encodes the queries a second time with different dropout, and attached losses
+  read this second encoding. `separate_pass: false` avoids the second pass.
 
 A part is an `Attachment` whose constructor takes `(config, model)`.
 
 - Register the part like a method, and override the hooks that it needs. Switch it on by name.
 - The settings of an attachment are a section of the model's settings: `my_part.size=4`, or in a preset
   `model: {my_part: {size: 4}}`.
-- The constructor and the hooks get the model as a `Carrier`. The model already has its initial weights, so that a part
-  may copy the model's encoders.
+- The constructor and the hooks get the model as a `Carrier`. The model already has its initial weights, so a part may
+  copy the model's encoders.
 - Store the part's encodings as a `Record` with `encoded.attach(self.name, record)`. Read them with
   `MyRecord.of(encoded.attached[self.name])`.
 
@@ -139,7 +139,7 @@ class Attachment(nn.Module):
 
     name: ClassVar[str]  # set by `register`
     Config: ClassVar[type[AttachmentConfig]] = AttachmentConfig
-    # defaults in the form of a preset's sections: {"weights": {"my_loss": 0.1}}
+    # default settings, in the same sections as a preset: {"weights": {"my_loss": 0.1}}
     training_defaults: ClassVar[Mapping[str, Any]] = {}
     reads_clips: ClassVar[bool] = False  # needs a method that compares clips with sentences
     reads_frames: ClassVar[bool] = False  # needs a method whose encoded videos can contain frames
@@ -148,7 +148,7 @@ class Attachment(nn.Module):
     draws_maps: ClassVar[bool] = False
     # whether losses read the queries of the second pass, if there is one
     second_pass: ClassVar[bool] = False
-    released_on: ClassVar[frozenset[str]] = frozenset()  # methods with which its authors combine it
+    released_on: ClassVar[frozenset[str]] = frozenset()  # methods with which the authors of the attachment combine it
 
     def __init__(self, config: AttachmentConfig, model: Carrier):
         super().__init__()

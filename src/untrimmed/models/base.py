@@ -64,7 +64,7 @@ class RetrievalModel(nn.Module, Carrier):
 
     name: str  # on the class, the method's name (set by `register`); on a model, METHOD+ATTACHMENT+...
     Config: ClassVar[type[ModelConfig]]
-    # defaults in the form of a preset's sections: weights, train, features, ...
+    # default settings, in the same sections as a preset: weights, train, features, ...
     training_defaults: ClassVar[Mapping[str, Any]] = {}
     places: ClassVar[frozenset[str]] = frozenset()  # branches of the score that an attachment may replace
     attachments: nn.ModuleDict  # set by `create_model`, not by the constructor
@@ -141,8 +141,8 @@ class RetrievalModel(nn.Module, Carrier):
         """Return {branch of `compute_sketch`: names of tensors of which only one row per video affects the score}.
 
         It must be the row whose `compute_sketch` vector has the largest dot product with the `compute_probe` vector.
-        Leave out branches with a negative weight. The probe includes the weight, so that the largest product would
-        belong to the worst row.
+        Leave out branches with a negative weight. The probe includes the weight, so with a negative weight the largest
+        product would belong to the worst row.
         """
         return {}
 

@@ -72,7 +72,7 @@ class ConsolidatedModel(TwoBranchModel):
         super().__init__(config)
         c = config
         self.query_tower = self.new_query_tower(output_map=False, ffn_ratio=FFN_RATIO)
-        # as released, the same token fuses the layers of both branches
+        # as in the authors' programs, the same token fuses the layers of both branches
         self.token = new_token(c.dim) if c.learns_token else None
         has_own_token = self.token is not None and c.weight_generator == "paper"
         self.frame_token = new_token(c.dim) if has_own_token else None

@@ -1,16 +1,15 @@
 """DL-DKD, dual learning with dynamic knowledge distillation (ICCV 2023): only one of two branches learns from CLIP.
 
-Released code: HuiGuanLab/DL-DKD. The git branch with the name of the conference is `version: conference`. The default
-git branch, DL-DKD++, is `version: later`. We follow the release:
+Released code: HuiGuanLab/DL-DKD, which has two git branches. `version: conference` selects the branch that is named
+after the conference. `version: later` selects the default branch (DL-DKD++). We follow the release:
 
 - In the conference version, the exploration branch reads words through the input layer of the inheritance branch. The
   exploration branch's own input layer in checkpoints is never used, so our model does not have it.
 - The divergence from the teacher is summed over queries.
 - Frames pass through one more linear map after their tower.
 - No branch has clips.
-- The later version trains with soft labels (`labels: soft`) and with other learning rates and dropout. The later
-  version resamples each video, so that student and teacher have the same number of frames
-  (`features: {teacher: later}`).
+- The later version trains with soft labels (`labels: soft`), and has other learning rates and dropout. It also
+  resamples each video, so that student and teacher have the same number of frames (`features: {teacher: later}`).
 - Both versions sort the videos of a batch by their number of captions. This order determines which queries and videos
   get soft labels.
 """
@@ -184,7 +183,7 @@ class DLDKD(RetrievalModel):
         )
 
     def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """Return the scores of the best frame in each branch. As released, the inheritance branch has more weight."""
+        """Return the scores of the best frame in each branch. By default, the inheritance branch has more weight."""
         c = self.config
         if self.exploration is None:
             return Scores(self.branch_sims(queries, videos), {"inheritance": 1.0})
@@ -262,7 +261,7 @@ class DLDKD(RetrievalModel):
     def distillation_factor(self, epoch: int) -> float:
         """Return the factor of the distillation loss in an epoch.
 
-        If the kind of decay is `rising_...`, the factor starts at 1 and increases, as released.
+        If the kind of decay is `rising_...`, the factor starts at 1 and increases, as in the authors' program.
         """
         kind = self.config.distillation_decay
         return distillation_decay(kind, epoch) + (1.0 if kind.startswith("rising_") else 0.0)

@@ -16,7 +16,7 @@ Decay = Literal[
 ]
 ShareDecay = Literal["constant", "exponential", "linear", "sigmoid", "cosine"]
 
-SIGMOID_SCALE = 800.0  # k of k / (k + exp(100 epoch / k)), as released
+SIGMOID_SCALE = 800.0  # k of k / (k + exp(100 epoch / k)), as in the authors' program
 
 
 def distillation_decay(kind: Decay, epoch: int) -> float:

@@ -5,7 +5,7 @@ differences:
 
 - A block has Euclidean layers and Lorentz layers.
 - The token that fuses the layers is the mean of their outputs instead of a learned vector. The mean includes padding,
-  so that frames must always be padded to `max_frames`.
+  so frames must always be padded to `max_frames`.
 
 The loss in `models/partial_order.py` puts videos above their captions in a hierarchy. Only the Lorentz layers and this
 loss use hyperbolic space. Scores, moments and relevance curves use cosines. We follow the release, because only the

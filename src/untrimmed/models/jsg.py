@@ -116,9 +116,9 @@ class JSG(RetrievalModel):
         conv_stride: int = 1
         shared_encoder: bool = True  # paper: a separate encoder for each branch
         frame_sampling: Literal["fixed", "padded"] = "fixed"
-        # paper: the window's centre and width are those of the rest of the video (Eq. 11)
+        # paper: the window has the centre and the width of the rest of the video (Eq. 11)
         side_negatives: SideNegatives = "released"
-        nce: SquareContrast = "released"  # per_direction: Eq. 7 on exponentials; paper: Eq. 7, of cosines
+        nce: SquareContrast = "released"  # per_direction: Eq. 7 with exponentials; paper: Eq. 7 with cosines
         margin: float = 0.2
         intra_margin: float = 0.2
         whole_margin: float = 0.1  # a constant of the release; Delta_3 is 0.2 in the paper
@@ -163,7 +163,7 @@ class JSG(RetrievalModel):
     def _coarse_rows(self) -> int:
         """Return the number of position embeddings for coarse rows.
 
-        As released, this is the number of frames, although there are fewer coarse rows.
+        As in the authors' program, this is the number of frames, although there are fewer coarse rows.
         """
         c = self.config
         return max(c.max_frames, c.num_clips) if c.glance_input == "clips" else c.max_frames
@@ -209,7 +209,7 @@ class JSG(RetrievalModel):
     def glance_pooled(self, videos: JSGVideos) -> Float[Tensor, "V P D"]:
         """Return one vector per proposal of the glance (Eq. 5).
 
-        As released, padding is pooled like any other row, here and in `gaze_pooled`.
+        As in the authors' program, padding is pooled like any other row, both here and in `gaze_pooled`.
         """
         return pool(videos.glance_rows, self.proposals, self.config.pooling)
 
@@ -238,8 +238,8 @@ class JSG(RetrievalModel):
     def attention_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Score:
         """Return the scores of coarse rows, pooled by attention with the best proposal as query.
 
-        Rankings ignore these scores. As released, this branch scores coarse rows, although the variant `video` trains
-        it on frames.
+        Rankings ignore these scores. As in the authors' program, this branch scores coarse rows, although the variant
+        `video` trains the branch on frames.
         """
         videos = JSGVideos.of(videos)
         proposals = self.glance_pooled(videos)
@@ -251,7 +251,7 @@ class JSG(RetrievalModel):
         return LocateSettings(per_video=self.config.moments_per_video)
 
     def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
-        """Return the windows and similarities that rank moments, by default those of the gaze (section 3.5).
+        """Return the windows and similarities that rank moments. By default, they come from the gaze (section 3.5).
 
         With `rank_moments_by: sum`, both branches use the windows of the gaze. The result is the weighted sum of their
         similarities, with the weights of the video score.
@@ -326,7 +326,7 @@ class JSG(RetrievalModel):
     ) -> Gaze:
         """Return the gaze of each query at its video, with proposals around the centre of the best glance proposal.
 
-        As released, the gaze of the variant `video` does not train the query tower.
+        As in the authors' program, the gaze of the variant `video` does not train the query tower.
         """
         c = self.config
         frames = videos.frames[video_index]

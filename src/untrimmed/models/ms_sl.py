@@ -2,7 +2,7 @@
 
 Released code: HuiGuanLab/ms-sl. We follow the release:
 
-- Its transformer layers have no feed-forward part.
+- The transformer layers have no feed-forward part.
 - In training, the frame branch computes a query x query matrix, in which column j belongs to the video of query j. If
   query i and query j have the same video, j is still a negative of i.
 - The paper finds only videos. Our option `moments: clips` uses clips as moments, as the JSG paper does with MS-SL

@@ -4,9 +4,9 @@ A video is one vector, pooled from its clips and frames. Captions and videos are
 space with a learned curvature. The loss is the angle between a caption and the cone of its video. The loss is 0 if the
 caption is inside the cone. Retrieval does not use hyperbolic space.
 
-As released, frames are padded with zero rows to the longest possible video, and pooling includes this padding. We added
-two cases. If a method has no clips, only frames are pooled. For GMMFormer, the vector that is pooled from all frames
-replaces the frames.
+As in the authors' program, frames are padded with zero rows to the longest possible video, and pooling includes this
+padding. We added two cases. If a method has no clips, only frames are pooled. For GMMFormer, the vector that is pooled
+from all frames replaces the frames.
 """
 
 import math
@@ -82,7 +82,7 @@ class PartialOrder(AttachedLoss):
         return partial_order(points.text, points.video, video_index, points.curvature, radius=self.config.radius)
 
     def hierarchy(self, queries: EncodedQueries, videos: EncodedVideos) -> Hierarchy:
-        """Return sentences and pooled videos in hyperbolic space. As released, training clamps the learned scalars."""
+        """Return sentences and pooled videos in hyperbolic space. Training also clamps the learned scalars in place."""
         start = math.log(self.config.curvature)
         width = math.log(CURVATURE_RANGE)
         stores = self.training

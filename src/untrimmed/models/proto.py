@@ -8,27 +8,28 @@ and the setting that changes the choice:
 - Encoders ("a stack of encoding layers") are one attention layer with an output map, as in both reference models.
   `ffn_ratio` adds a feed-forward part. There is one text tower with a pooling vector for each branch, because Fig. 2
   marks the query token with the branch (`shared_pooling`: one vector for both, as in the reference models).
-- Prototypes (Eq. 1): P(k) = softmax(query(LN(P(k-1))) key(LN(V))^T / sqrt(D)) V. As printed, the values are the
-  features V without a linear map, and no output map follows. Prototypes are therefore "mixtures of multiple video
-  segments" (section 4.1) and have the scale of clips, which InfoNCE of dot products needs. There is no residual,
+- Prototypes (Eq. 1): P(k) = softmax(query(LN(P(k-1))) key(LN(V))^T / sqrt(D)) V. As in the printed equation, the values
+  are the features V without a linear map, and there is no output map. Prototypes are therefore "mixtures of multiple
+  video segments" (section 4.1) and have the scale of clips, which InfoNCE of dot products needs. There is no residual,
   because the generator is "only the cross-attention" (section 3.2). Softmax is over the sequence, because Eq. 7 needs
   shares that sum to 1. There is one head. With four heads, each head attends to a different moment, and SumR is 141.9
   instead of 212.1.
 - All iterations share their weights, because the paper counts iterations, not layers. From the second iteration on, the
-  query is query(LN(P(k-1)) + P). With P(k-1) alone, as printed, the prototypes of a video become similar, because all
-  are mixtures of the same frames. With K = 1, our formula is exactly Eq. 1.
+  query is query(LN(P(k-1)) + P). With P(k-1) alone, as in Eq. 1, the prototypes of a video become similar, because all
+  of them are mixtures of the same frames. With K = 1, our formula is exactly Eq. 1.
 - `prototype_sharpness` is the initial standard deviation of the attention logits. With the standard deviation 0.02 of
   all other maps, attention would be flat and all prototypes of a video equal.
 - Words (Eq. 2-4): a third of each query's words is masked (`masked_share`), which is the usual share. The temperature
-  is 1, as printed (`word_temperature`). The candidates for a masked word are the masked words of all queries, including
-  the correct word.
+  is 1, as in the printed equation (`word_temperature`). The candidates for a masked word are the masked words of all
+  queries, including the correct word.
 - Frames (Eq. 5): in both branches, the targets are the stored frame features, because learned targets could collapse.
   The loss is the sum over features, because the mean over 3072 features would be too small. We interpret "MLP-based,
   broadcast" as the decoder of Slot Attention over time (`frame_decoder: mixture` is a much cheaper interpretation).
 - Mixing (3.4): we interpret "at a higher frame rate" as double speed for both videos, so that the joined video has the
-  usual length. Each video is the first part of one joined video and the second part of another, and its queries count
-  for both. If a clip crosses the border, its attention is divided between the two videos in proportion to the clip's
-  units in each video. Logarithms are limited at the margin (`guidance_clamp: false` is exactly Eq. 7).
+  usual length. Each video is the first part of one joined video and the second part of another, and the video's queries
+  count for both joined videos. If a clip crosses the border, its attention is divided between the two videos in
+  proportion to the clip's units in each video. Logarithms are limited at the margin (`guidance_clamp: false` is exactly
+  Eq. 7).
 - Orthogonality (Eq. 8): we use the sum of absolute values, which the printed divisor turns into a mean
   (`orthogonal_norm`).
 - Auxiliary losses are summed over branches, which share no modules. A weight of 0 turns a term off (Table 4).

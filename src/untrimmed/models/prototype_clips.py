@@ -33,9 +33,9 @@ class PrototypeShares(Record):
 class PrototypeSettings:
     """Settings of prototypes, for this attachment and for the method `proto`.
 
-    The default of `iterations` is for the builder `cross_attention`. The paper uses it with CLIP's features. The papers
-    of the other builders in Table 6 use more iterations: 8 for Perceiver (arXiv 2103.03206, ImageNet) and 3 for slot
-    attention (arXiv 2006.15055).
+    The default of `iterations` is for the builder `cross_attention`. The paper uses this default with CLIP's features.
+    The papers of the other builders in Table 6 use more iterations: 8 for Perceiver (arXiv 2103.03206, ImageNet) and 3
+    for slot attention (arXiv 2006.15055).
     """
 
     num_prototypes: int = 30  # number of prototypes of each branch (Table 5)

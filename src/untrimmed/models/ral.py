@@ -54,8 +54,9 @@ from untrimmed.scores.word_max_sim import Confidences, WordMaxSim
 class RALConfig(AttachmentConfig):
     """The settings of RAL. Tables 2 to 4 vary the first five settings and the weights of the two losses.
 
-    Without CSA, there is no second text tower, and distributions use the words of the method. The value `released`
-    follows the program. The value `paper` follows the equations:
+    Without CSA, there is no second text tower, and distributions use the words of the method. The following settings
+    have the values `released` (as in the authors' program) and `paper` (as in the equations). With `paper`, the
+    settings select:
 
     - `distribution_form`: one aggregator and two linear maps (Eq. 3, 6, 7), not separate poolings for mean and spread.
     - `alignment_form`: divergences of means and deviations (Eq. 8).
@@ -105,8 +106,9 @@ class RALConfig(AttachmentConfig):
 class RALQueries(Record):
     """Encoded words. Masked words have arbitrary values.
 
-    `word_weights` are the confidences of words, or None without CSA. As released, they sum to 1. `uncertainty` is
-    larger for less specific queries. `uncertainty` is None without MSRA and in training.
+    `word_weights` are the confidences of words, or None without CSA. As in the authors' program, the confidences sum to
+    1, except with `confidences: paper`. `uncertainty` is larger for less specific queries. `uncertainty` is None
+    without MSRA and in training.
     """
 
     words: Float[Tensor, "Q W D"]
@@ -268,7 +270,10 @@ class RAL(Attachment):
         }
 
     def distributions(self, model: Carrier, step: TrainingStep) -> Distributions:
-        """Return the Gaussians of a batch and their samples. As released, noise is drawn for texts first."""
+        """Return the Gaussians of a batch and their samples.
+
+        As in the authors' program, noise is drawn for texts first.
+        """
         assert self.text_head is not None
         texts, owner = self.text_rows(step.queries, step.batch.video_index)
         text = self.text_head(texts, pooled_rows(texts, self.record_of(step.queries).word_mask))
@@ -311,7 +316,11 @@ class RAL(Attachment):
         return Rows(words, group, torch.ones_like(mask), zeros.to(words.dtype)), owner
 
     def video_rows(self, model: Carrier, frames: Float[Tensor, "V T D"], mask: Bool[Tensor, "V T"]) -> Rows:
-        """Return the frames of each video. As released, each video is padded with zero rows to `max_frames` rows."""
+        """Return the frames of each video.
+
+        As in the authors' program, each video is padded with zero rows to `max_frames` rows, unless `pooling_rows` is
+        `real`.
+        """
         num_zeros = model.config.max_frames - mask.sum(dim=1)
         if self.config.pooling_rows == "real":
             num_zeros = torch.zeros_like(num_zeros)
@@ -320,10 +329,9 @@ class RAL(Attachment):
     def alignment_parts(self, both: Distributions) -> tuple[Tensor, Tensor, Tensor]:
         """Return the three divergences of Eq. 8.
 
-        They measure videos against the standard normal distribution, texts against the standard normal distribution,
-        and texts against videos.
-
-        As released, the mean of the samples is used instead of the distribution's mean.
+        The first two are the divergences of videos and of texts from the standard normal distribution. The third is the
+        divergence of texts from videos. As in the authors' program, the mean of the samples replaces the distribution's
+        mean, except with `alignment_form: paper`.
         """
         form = self.config.alignment_form
         if form == "released":

@@ -36,8 +36,8 @@ class Gaussian:
 class Rows:
     """Rows of N sequences, which form G groups. A group consists of the captions of one video, or of a single sequence.
 
-    `counted` is True for rows that are pooled. As released, padding is also pooled: each group has `num_zeros` further
-    rows of zeros with logit 0, which are not stored.
+    `counted` is True for rows that are pooled. As in the authors' program, padding is also pooled: each group has
+    `num_zeros` further rows of zeros with logit 0, which are not stored.
     """
 
     rows: Float[Tensor, "N R D"]
@@ -93,10 +93,10 @@ class DistributionHead(nn.Module, ABC):
 
 
 class SeparateHead(DistributionHead):
-    """Predicts mean and spread from separate attention poolings, as released. Mean vectors have norm 1.
+    """Predicts mean and spread from separate attention poolings, as in the authors' program. Mean vectors have norm 1.
 
     With `both`, the mean of the distribution is the sum of a local part and the plain mean of the rows. With `global`
-    (Eq. 6, not released), it is a linear map of the plain mean.
+    (Eq. 6, but not in the authors' program), the mean of the distribution is a linear map of the plain mean.
     """
 
     def __init__(self, dim: int, aggregation: Aggregation):

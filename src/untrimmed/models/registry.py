@@ -29,8 +29,8 @@ ATTACHMENTS: dict[str, type[Attachment]] = {}
 def register(name: str) -> Callable[[K], K]:
     """Return a class decorator that registers a method or an attachment under a name.
 
-    Raises: ConfigError if the name is taken, is not an identifier or is also a setting of all methods, or if a setting
-        of an attachment has no default.
+    Raises: ConfigError for a name that is taken, is not an identifier, or is the name of a setting of all methods.
+        ConfigError for an attachment with a setting that has no default.
     """
 
     def add(cls: K) -> K:

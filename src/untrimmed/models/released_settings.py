@@ -21,15 +21,15 @@ Raises: TypeError or ValueError for an unexpected value.
 WITHOUT_EFFECT = frozenset({"wd", "initializer_range", "pot_prompt_ratio", "collection", "visual_feature", "device"})
 """Released settings that have no effect here: constants, initial weights, file names."""
 
-_MAX_COUNT = 10_000  # more than in any release; without a limit, a damaged file could request too much memory
+_MAX_COUNT = 10_000  # larger than in any release; without this limit, a damaged file could request too much memory
 
 
 @dataclass(frozen=True)
 class TranslatedSettings:
     """The result of a translation.
 
-    `values` contains our settings, and `keys` the names of these settings in the released program. `unknown` contains
-    released settings that could not be translated.
+    `values` contains our settings. `keys` contains the names of these settings in the released program. `unknown`
+    contains released settings that could not be translated.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)

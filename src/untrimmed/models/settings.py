@@ -14,7 +14,7 @@ class AttachmentConfig(metaclass=Checked):
 
     # whether encoded videos must contain frames, even if only the attachment uses them
     reads_frames: ClassVar[bool] = False
-    replaces_clips: ClassVar[bool] = False  # whether it replaces the clips of a method, which must have `has_clips`
+    replaces_clips: ClassVar[bool] = False  # whether it replaces clips; needs a method with `has_clips`
 
     @property
     def provides(self) -> frozenset[str]:
@@ -42,7 +42,7 @@ Losses = Mapping[str, AttachmentConfig | None]  # {name of an attached loss: set
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(metaclass=Checked):
-    """The settings that all methods share. Defaults are those of the released programs."""
+    """The settings that all methods share. The defaults come from the released programs."""
 
     query_dim: int  # width of a word feature
     video_dim: int  # width of a frame feature
@@ -76,7 +76,7 @@ class ModelConfig(metaclass=Checked):
 
     @property
     def provided(self) -> frozenset[str]:
-        """The branches that are computed by attachments. The method computes no scores and losses of these branches."""
+        """Branches that attachments compute. For these branches, the method computes neither scores nor losses."""
         return frozenset().union(*(config.provides for config in self.attachments.values()))
 
     @property

@@ -71,8 +71,8 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
 def load_model(folder: Path) -> RetrievalModel:
     """Return a model that `save_model` wrote, on the CPU and in evaluation mode.
 
-    Raises: CheckpointError if a file is missing or truncated, does not fit the settings or has values that are not
-        finite, ConfigError if the model needs code from outside this package that the user has not imported before.
+    Raises: CheckpointError for a file that is missing or truncated, does not fit the settings, or has values that are
+        not finite. ConfigError if the model needs code from outside this package that the user has not imported before.
     """
     settings = _read_settings(folder / SETTINGS)
     try:

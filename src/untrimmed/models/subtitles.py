@@ -4,8 +4,8 @@ This late fusion is ours, and works with any method. The score of a video is f +
 method's score, q is the mean of the query's word vectors, and p is the vector of a passage. The vectors of words and
 passages must come from the same network.
 
-The weight w is learned by InfoNCE of this score, whose gradient does not reach the method. The temperature of the loss
-is also learned. With a fixed temperature, w would also have to scale the scores.
+The weight w is learned by InfoNCE of this score. The gradient of this loss does not reach the method. The temperature
+of the loss is also learned. With a fixed temperature, w would also have to scale the scores.
 
 A video without subtitles has a passage of zeros, and its subtitle score is 0. `untrimmed index --model` and searches
 use only the method's score, because a library stores no subtitle vectors.

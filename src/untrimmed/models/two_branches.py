@@ -122,7 +122,7 @@ class TwoBranchModel(ClipFrameModel):
     """
 
     config: TwoBranchConfig
-    frame_pooling: AttentionPooling | None  # pools frames into one vector, if the second branch compares one
+    frame_pooling: AttentionPooling | None  # pools frames into one vector; None if frames are not pooled
 
     def new_query_tower(self, *, output_map: bool, ffn_ratio: int) -> QueryTower:
         """Return a tower with one layer over the words, and attention pooling."""

@@ -139,8 +139,8 @@ class TokenAttention(nn.Module):
 
         Masked positions get no weight.
         """
-        # Tensors with at most one row per sequence are in float64: GMMFormer v2 divides the result by a temperature,
-        # which multiplies rounding errors by eleven on TVR.
+        # Tensors with at most one row per sequence are in float64, because GMMFormer v2 divides the result by a
+        # temperature. On TVR, this division multiplies rounding errors by eleven.
         query = self.query(token).unflatten(-1, (self.num_heads, -1)).double()
         # Each sequence has only one query. It is cheaper to multiply this query by the key map than to compute all
         # keys.

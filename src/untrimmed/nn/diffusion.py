@@ -78,7 +78,7 @@ class DenoiserLayer(nn.Module):
 class Denoiser(nn.Module):
     """Predicts the noise in each vector from the step and the vector's condition. Vectors do not influence each other.
 
-    As released, the step embeddings are drawn from normal(0, `init_std`) and are not trained.
+    As in the authors' program, the step embeddings are drawn from normal(0, `init_std`) and are not trained.
     """
 
     steps: Tensor
@@ -112,9 +112,9 @@ class Denoiser(nn.Module):
 class Diffusion(nn.Module):
     """DreamPRVR's diffusion (arXiv 2604.03653): computes K vectors per video from a start vector and K conditions.
 
-    As released, the result is not random: the start vector replaces the noise at the beginning and in every step.
-    Computations are in the dtype of the weights, even under autocast, because the first step multiplies its input by
-    200.
+    As in the authors' program, the result is not random: the start vector replaces the noise at the beginning and in
+    every step. Computations are in the dtype of the weights, even under autocast, because the first step multiplies its
+    input by 200.
     """
 
     def __init__(self, dim: int, num_steps: int, num_layers: int, init_std: float):

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 class DownSampling(nn.Module):
     """Shortens a sequence by max-pooling over time, followed by one convolution (JSG Eq. 2).
 
-    As released, the convolution has one channel, so that all feature dimensions share the same few weights. The
-    convolution's bias has no effect, because the next layer norm removes it.
+    As in the authors' program, the convolution has one channel, so all feature dimensions share the same few weights.
+    The convolution's bias has no effect, because the next layer norm removes it.
     """
 
     SHARE_REAL = 0.2  # an output row counts as real if at least this share of its input rows is real

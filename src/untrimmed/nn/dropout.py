@@ -32,7 +32,7 @@ def rate(dropout: nn.Module) -> float:
 def keep_mask(shape: tuple[int, ...], probability: float, dtype: torch.dtype) -> Shaped[Tensor, "..."]:
     """Return a random mask: 0 with `probability` (rounded to a multiple of 1 / 65536), otherwise 1.
 
-    For `dtype` bfloat16, the mask is in bfloat16, otherwise in uint8, because bools take twice as long.
+    If `dtype` is bfloat16, the mask is in bfloat16. Otherwise the mask is in uint8, because bools take twice as long.
 
     The bits come from a NumPy generator, which is twice as fast as torch's generator. Torch's generator draws the seed
     of the NumPy generator. Therefore the mask depends on `torch.manual_seed`, but not on the number of threads.

@@ -10,8 +10,8 @@ from untrimmed.nn.lorentz import LorentzLinear
 def initialise(model: nn.Module, std: float = 0.02) -> None:
     """Draw all linear and embedding weights from normal(0, std) and set linear biases to 0, in place.
 
-    If a module has an attribute `init_std`, it replaces `std`. Layer norms keep gain 1 and bias 0. Other parameters
-    (tokens, prototypes) keep their values.
+    If a module has an attribute `init_std`, this value replaces `std`. Layer norms keep gain 1 and bias 0. Other
+    parameters (tokens, prototypes) keep their values.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear | nn.Embedding | StackedLinear | StackedSelfAttention | LorentzLinear):

@@ -3,9 +3,9 @@
 A point x is (time, space) with <x, x> = -1, where <u, v> = -u_0 v_0 + u_1 v_1 + ... is the Minkowski product. The
 curvature is always -1. Tangent vectors at the origin (1, 0, ..., 0) have time 0, which is not stored.
 
-Each head has its own points. As released, the logarithmic map is applied to the concatenated points of all heads,
-although the concatenation is not a point. The time of the first head is used as time, and the times of the other heads
-as space coordinates.
+Each head has its own points. As in the authors' program, the logarithmic map is applied to the concatenated points of
+all heads, although the concatenation is not a point. The time of the first head is used as the time. The times of the
+other heads are used as space coordinates.
 
 Under autocast, everything between the two linear maps is computed in float32, because differences of squared times need
 this precision.
@@ -28,7 +28,7 @@ MAX_LENGTH = 10.0
 MIN_TIME = 1.1  # smallest time that a Lorentz linear map returns
 MIN_SQUARED_NORM = 1e-8  # smallest squared Minkowski norm by which `centroid` divides
 ORIGIN_TOLERANCE = 1e-9  # points with time^2 - 1 below this number count as the origin
-MASKED_LOGIT = -1e18  # as released; smaller than any logit
+MASKED_LOGIT = -1e18  # as in the authors' program; smaller than any logit
 
 
 def negated_time(x: Float[Tensor, "*B E"]) -> Float[Tensor, "*B E"]:
@@ -77,8 +77,8 @@ def centroid(sums: Float[Tensor, "*B E"]) -> Float[Tensor, "*B E"]:
 def bounded(parameter: Tensor, low: float, high: float, *, overwrite: bool) -> Tensor:
     """Return the parameter, limited to [low, high]. Gradients are the same as without the limits.
 
-    As released, `overwrite` also limits the stored parameter, so that the next optimizer step starts from the limited
-    value.
+    As in the authors' program, `overwrite` also limits the stored parameter, so that the next optimizer step starts
+    from the limited value.
     """
     if overwrite:
         with torch.no_grad():
@@ -102,7 +102,7 @@ class LorentzLinear(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, points: Float[Tensor, "K N T P"]) -> tuple[Float[Tensor, "K N H T E"], ...]:
-        """Return queries, keys and values. Their dropout masks differ, and can set the time of a point to 0."""
+        """Return queries, keys and values, with different dropout masks. Dropout can set the time of a point to 0."""
         projected = []
         for i in range(3):
             rows = torch.bmm(self.dropout(points).flatten(1, 2), self.weight[:, i].mT)
@@ -152,7 +152,10 @@ class LorentzAttention(nn.Module):
         return self.input(self.dropout(self.input_norm(x))).relu()
 
     def scale(self) -> Float[Tensor, "B 1 1 1"]:
-        """Return a factor of at most 1, which multiplies tangent vectors before attention and divides them after it."""
+        """Return a factor of at most 1.
+
+        Tangent vectors are multiplied by the factor before attention, and divided by the factor after attention.
+        """
         return bounded(self.log_scale, -math.inf, 0.0, overwrite=self.training).exp()[:, None, None, None]
 
     def logits(
@@ -164,8 +167,8 @@ class LorentzAttention(nn.Module):
     ) -> Float[Tensor, "K N H T T"]:
         """Return (2 + 2 <q, k>) / temperature + bias, multiplied by the windows.
 
-        As released, windows multiply negative logits. For distant keys, this moves the logits towards 0 and increases
-        the weights.
+        As in the authors' program, windows multiply negative logits. For distant keys, this moves the logits towards 0
+        and increases the attention weights.
         """
         factor = (2 / self.temperature)[:, None, None, None, None]
         logits = (factor * negated_time(query)) @ key.mT

@@ -125,7 +125,7 @@ class SiblingTower(nn.Module):
         mask: Bool[Tensor, "N T"] | None,
         positions: Callable[[Tensor], Tensor],
     ) -> Float[Tensor, "N T D"]:
-        """Return the contextual vectors, also for rows of padding."""
+        """Return the contextual vectors of all rows, including rows of padding."""
         x = positions(self.input(features))
         for block in self.blocks:
             x = block(x, mask)

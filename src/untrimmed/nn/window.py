@@ -55,8 +55,8 @@ def constraint_windows(
 def _window(distance: Tensor, deviation: float, constraint: Constraint) -> Tensor:
     """Return the window, with a maximum of 1 in each row.
 
-    The value depends on how much farther away a key is than the nearest key, so the maximum is 1. Dividing by the row's
-    maximum could instead give 0 / 0.
+    The value depends on how much farther away a key is than the nearest key, so the maximum is 1. If we divided by the
+    row's maximum instead, the result could be 0 / 0.
     """
     nearest = distance.min(dim=-1, keepdim=True).values
     if constraint == "gaussian":

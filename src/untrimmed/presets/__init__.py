@@ -1,4 +1,4 @@
-"""Published settings: one YAML file per method and data set. For every number, it names the paper's table or section.
+"""Published settings: one YAML file per method and data set. Each file names the source of every number.
 
 `load_preset` merges up to four kinds of files with the same sections. Later files override earlier files:
 
@@ -168,7 +168,7 @@ def _class_settings(name: ModelName, dataset: str) -> dict[str, Any]:
 def _training_defaults(cls: "type[RetrievalModel] | type[Attachment]") -> Mapping[str, Any]:
     """Return the `training_defaults` of a class.
 
-    Raises: ConfigError unless each of them is a section of a preset.
+    Raises: ConfigError if a key of `training_defaults` is not a section of a preset.
     """
     sections = ("model", "losses", "weights", "train", "features")
     for section, values in cls.training_defaults.items():

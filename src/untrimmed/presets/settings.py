@@ -36,7 +36,7 @@ class TrainSettings(metaclass=Checked):
     - `optimizer`: "BertAdam", a class of torch.optim such as "AdamW", or a custom class. The class is called with the
       parameter groups and `lr`.
     - `schedule`: "warmup_linear", "constant", a class of torch.optim.lr_scheduler such as "CosineAnnealingLR", or a
-      custom one (`training/schedule.py`). During `warmup_share` of all updates, the learning rate rises.
+      custom schedule (`training/schedule.py`). During `warmup_share` of all updates, the learning rate rises.
     - `learning_rates`: {pattern: learning rate} for parameters whose names match a pattern such as
       "attachments.ral.*".
     - `accumulate`: batches per update. The gradient is the mean of the batches' gradients.
@@ -50,9 +50,10 @@ class TrainSettings(metaclass=Checked):
 
     - `select_by`: the metric on the validation split that selects the best epoch. The value is a metric of videos
       ("SumR", "R@1", "mAP", ...), a metric of moments ("event SumR", "R@10 IoU=0.5", ...), or a custom function that is
-      called with a `Validation`. Higher results are better. If results are equal, the first epoch is selected.
-    - `annotators`: on DiDeMo, a moment is correct if it matches at least this number of annotations: 2 as released, 1
-      in JSG's paper.
+      called with a `Validation`. Higher results are better. Of several epochs with equal results, the first is
+      selected.
+    - `annotators`: on DiDeMo, a moment is correct if it matches at least this number of annotations: 2 in JSG's
+      released program, 1 in JSG's paper.
     - `patience`: training stops after more than this number of epochs without a new best result.
     - `epochs`: number of epochs. With 0, the model keeps its random initial weights.
     """
@@ -141,7 +142,7 @@ def _require_plain(value: object, where: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureSettings(metaclass=Checked):
-    """How features are prepared for a method. Sizes are part of the method's configuration instead.
+    """How features are prepared for a method. The sizes of features are not here, but in the method's configuration.
 
     - `fixed_frames`: give every video exactly `max_frames` rows (JSG).
     - `teacher`: add CLIP vectors of DL-DKD's teacher to training batches. The value names the rule that makes the

@@ -51,7 +51,10 @@ class Flops:
 
 
 class _Counter(TorchDispatchMode):
-    """Counts the FLOPs of matrix products. Products with a parameter, or with a view of one, are counted separately."""
+    """Counts the FLOPs of matrix products.
+
+    Products with a parameter, or with a view of a parameter, are counted separately.
+    """
 
     def __init__(self, model: RetrievalModel):
         super().__init__()
@@ -149,8 +152,8 @@ def query_ms(model: RetrievalModel, num_videos: int, clock: Callable[[], float] 
 class MethodCosts:
     """Costs of methods at their published sizes. Measured times are cached in the file `times`.
 
-    Several tables show the same times. A page that is written again also shows the cached times, because new
-    measurements would differ.
+    Several tables show the same times. A page that is written again shows the cached times too, because new
+    measurements would give different times.
     """
 
     times: Path

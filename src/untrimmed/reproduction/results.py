@@ -79,7 +79,7 @@ def _page_header(columns: Sequence[Column], *, with_folders: bool) -> list[str]:
 
 
 def _train_cell(commands: Sequence[RowCommands]) -> str:
-    """Return a row's arguments of `train`. If only the data sets differ, one text with the word DATA is returned."""
+    """Return a row's arguments of `train`. If they differ only in the data set, return one text with the word DATA."""
     templates = [command.train_template for command in commands]
     if len(commands) > 1 and len(set(templates)) == 1:
         return _code(templates)
@@ -104,8 +104,8 @@ def smoke_grid(table: TrainedTable, results: TableResults, settings: RunSettings
 def trained_grids(table: TrainedTable, results: TableResults, settings: RunSettings) -> Iterator[Grid]:
     """Yield one grid per data set that was run: the paper's results, our results, and the differences.
 
-    The paper's results do not apply to a simulated data set. Our results are then compared with baselines that need no
-    training.
+    The paper's results do not apply to a simulated data set. On such a data set, our results are compared with
+    baselines that need no training.
     """
     for column in results.columns:
         if settings.root is not None and is_simulated(column.data_name, settings.root):
@@ -220,7 +220,7 @@ def efficiency_grid(
 ) -> Grid:
     """Return a table of costs at the published sizes, with one line per method.
 
-    If the table has several corpus sizes, it has one line per method and quantity, and one column per size.
+    A table with several corpus sizes has one line per method and quantity, and one column per size.
     """
     quantities = list(table.paper)
     if "flops_g" in quantities:

@@ -23,8 +23,8 @@ QueryOrder = Literal["length", "released"]
 def epoch_batches(num_items: int, batch_size: int, *, seed: int, epoch: int) -> list[Int[np.ndarray, " _"]]:
     """Return the row numbers (of videos or captions) of each batch of an epoch, in random order.
 
-    As released, the last batch may be smaller. The order depends only on `seed` and `epoch`, so an interrupted epoch
-    can continue after any batch.
+    As in the authors' programs, the last batch may be smaller. The order depends only on `seed` and `epoch`, so an
+    interrupted epoch can continue after any batch.
     """
     order = np.random.default_rng([seed, epoch]).permutation(num_items)
     return [order[start : start + batch_size] for start in range(0, num_items, batch_size)]
@@ -154,8 +154,8 @@ def prefetched(read: Callable[[Int[np.ndarray, " _"]], T], rows: Iterable[Int[np
 def query_batches(dataset: RetrievalDataset, size: int, order: QueryOrder = "length") -> list[Int[np.ndarray, " _"]]:
     """Return the row numbers of each batch of captions.
 
-    With `order="length"`, the captions of the whole split are sorted by length, to reduce padding. With "released",
-    batches are in file order, and the captions within a batch are sorted by length, longest first.
+    With `order="length"`, the captions of the whole split are sorted by length, to reduce padding. With
+    `order="released"`, batches are in file order, and the captions within a batch are sorted by length, longest first.
     """
     lengths = dataset.features.words_packed.lengths
     if order == "length":

@@ -41,15 +41,15 @@ def evaluate(
       training, but frames and sentences must be in one vector space (`load_shared_space`).
     - `dataset`: the split. If it is not given, it is loaded by `split`, `data`, `root` and `video_features`, as in
       `open_model`.
-    - `device` and `precision`: where and how the model runs. A `LoadedModel` keeps its own.
+    - `device` and `precision`: where and how the model runs. A `LoadedModel` keeps its own device and number format.
     - `moments=False` skips the metrics of moments, which take most of the time. If the data set has no moments, the
       report's note says so.
     - `truths`: a file of dense labels, which contain all correct videos of each query.
     - `keep_scores`: add the score matrices to the report.
     - `changed`: settings of the model to replace, by dotted keys. The report's title includes them.
 
-    Raises: ConfigError if there is no data set, or if `dataset` and `data`, `root` or `video_features` are given.
-        Otherwise the errors of `open_model`.
+    Raises: ConfigError if there is no data set, or if `dataset` is given together with `data`, `root` or
+        `video_features`. Also the errors of `open_model`.
     """
     if isinstance(model, RetrievalModel):
         if dataset is None:

@@ -89,7 +89,8 @@ class LoadedModel:
     ) -> RetrievalDataset:
         """Return a split of a data set, prepared for the model.
 
-        The default of `data` is the run's data set. Give its folder `root` if the data set was moved after training.
+        The default of `data` is the run's data set. If this data set was moved after training, pass its new folder as
+        `root`.
 
         Raises: ConfigError for an unknown data set, FeatureError for missing, damaged or incompatible features.
         """
@@ -199,14 +200,14 @@ def open_model(
 ) -> OpenedModel:
     """Return the best model of a run, or an imported model, together with a split of a data set.
 
-    The default data set is the data set of the run. Give its folder `root` if it was moved after training. An imported
-    model needs both `data` and `root`.
+    The default data set is the data set of the run. If this data set was moved after training, pass its new folder as
+    `root`. An imported model needs both `data` and `root`.
 
     Videos are encoded in batches of the released size, because one of GMMFormer's windows depends on the longest video
     of the batch.
 
-    Raises: CheckpointError for a missing or damaged model, ConfigError for an unknown data set or a setting that cannot
-        change after training, FeatureError for missing, damaged or incompatible features.
+    Raises: CheckpointError for a missing or damaged model. ConfigError for an unknown data set or a setting that cannot
+        change after training. FeatureError for missing, damaged or incompatible features.
     """
     loaded = load(folder, device=device, precision=precision)
     if loaded.data is None and data is not None and has_preset(loaded.model.name, data):

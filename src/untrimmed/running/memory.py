@@ -20,8 +20,8 @@ _MMAP_MAX = -4
 def keep_freed_memory() -> None:
     """Make glibc keep the memory that PyTorch frees, until the process ends. Without glibc, this has no effect.
 
-    Without this call, the kernel clears new pages for every temporary array, which takes a fifth of each training
-    step's time. After this call, the process no longer returns memory to the system.
+    Without this function, the kernel clears new pages for every temporary array. This takes a fifth of the time of a
+    training step. After this call, the process no longer returns memory to the system.
     """
     if not sys.platform.startswith("linux"):
         return

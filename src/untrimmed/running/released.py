@@ -23,8 +23,8 @@ from untrimmed.running.training_free import require_learner
 METRICS = ("R@1", "R@5", "R@10", "R@100", "SumR")
 FROM_TENSORS = "tensors"
 """The `key` of a setting that is derived from the shapes of tensors."""
-# The increase of each size of the model that shows which axes of tensors depend on the size (see `_released_sizes`).
-# The increase of max_frames is larger than that of num_clips, so that max_frames remains larger.
+# For each size of the model, the number that `_released_sizes` adds to it, to find the axes of tensors that depend on
+# the size. The number for max_frames is larger than the number for num_clips, so that max_frames remains larger.
 _PRIMES = {
     "query_dim": 101,
     "video_dim": 211,
@@ -85,11 +85,11 @@ def import_released_file(
     Settings come from four sources: the preset, the checkpoint's `config`, the shapes of the checkpoint's tensors, and
     `overrides` (by dotted keys). Later sources replace earlier sources.
 
-    The default of `data` is the checkpoint's `collection`. Without a `collection`, it is the only data set whose preset
-    has the same widths as the checkpoint's tensors.
+    The default of `data` is the checkpoint's `collection`. Without a `collection`, the default is the only data set
+    whose preset has the same widths as the checkpoint's tensors.
 
-    Raises: CheckpointError for a damaged or incompatible file, ConfigError if `data` is missing and several presets
-        fit, or if the method needs no training, UnknownNameError for an unknown method or data set.
+    Raises: CheckpointError for a damaged or incompatible file. ConfigError if `data` is missing and several presets
+        fit, or if the method needs no training. UnknownNameError for an unknown method or data set.
     """
     require_learner(method)
     name = ModelName.of(method)

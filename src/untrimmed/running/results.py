@@ -40,8 +40,8 @@ class SplitMoments:
 
     - `located`: the best moments of each caption in the whole corpus.
     - `span_s`: start and end, in seconds, of each caption's best moment in the correct video.
-    - `annotators`: if several annotators marked a moment (DiDeMo), a prediction must match at least this number of
-      their spans: two as released, one in the paper.
+    - `annotators`: if several annotators marked a moment (DiDeMo), a prediction must match at least this number of the
+      annotators' spans: two in JSG's released program, one in JSG's paper.
 
     If a caption has several moments (QVHighlights), a prediction must match one of them.
     """

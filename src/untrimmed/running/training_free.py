@@ -64,9 +64,9 @@ def evaluate_training_free(
 ) -> Report:
     """Return the metrics of TF-PRVR on a split. Metrics and arguments are the same as for `evaluate`.
 
-    In a data set in memory, frames and words must be in one vector space. A sentence vector is given as a single word.
-    Moments are ranked by the score of their video, then by clearness: the difference between the relevance of the
-    moment and the relevance of the rest.
+    In a data set in memory, frames and words must be in one vector space. Pass a sentence vector as the vector of a
+    single word. Moments are ranked by the score of their video, then by clearness: the difference between the relevance
+    of the moment and the relevance of the rest of the video.
 
     Raises: ConfigError for a missing data set or a wrong setting, FeatureError for vectors of zeros, and the errors of
         `load_shared_space`.

@@ -35,7 +35,8 @@ def untrained_rows_of(
 ) -> tuple[dict[str, dict[str, float]], RetrievalDataset]:
     """Return {baseline: metrics} on a split of ROOT/NAME, and the split.
 
-    The oracle is included for simulated data sets, and `subtitles` for data sets with vectors of subtitles.
+    The row `oracle` is included for simulated data sets. The row `subtitles` (see `best_passage`) is included for data
+    sets with vectors of subtitles.
     """
     root = Path(root)
     max_passages = MAX_PASSAGES if Layout.at(root, name).subtitle_vectors.is_file() else 0
@@ -49,7 +50,7 @@ def untrained_rows(
 ) -> dict[str, dict[str, float]]:
     """Return {baseline: metrics} on the split `test`.
 
-    The oracle is included if `world` is given, which generated the simulated features.
+    The row `oracle` is included if `world` is given. `world` is the simulation that generated the features.
     """
     ridge = Ridge.fit(train, val)
     rows = {

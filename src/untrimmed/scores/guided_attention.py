@@ -13,8 +13,8 @@ MASKED_LOGIT = -1e9
 class GuidedAttention(nn.Module):
     """Pools the frames of a video by attention. The attention query (the guide) is one of the video's clips.
 
-    As released, logits are dot products of mapped frames with the guide, which is not mapped. The logits are not
-    divided by sqrt(D).
+    As in the authors' programs, a logit is the dot product of a mapped frame and the guide, which is not mapped. The
+    logits are not divided by sqrt(D).
     """
 
     def __init__(self, dim: int):

@@ -25,7 +25,7 @@ FEWEST = 3  # orders of fewer methods are not compared
 class Agreement:
     """The agreement of two orders of the same methods. Each order begins with the best method.
 
-    - `tau` is Kendall's tau-b: 1 for the same order, -1 for the reverse order. `p` is its two-sided p-value.
+    - `tau` is Kendall's tau-b: 1 for the same order, -1 for the reverse order. `p` is the two-sided p-value of `tau`.
     - `differences` are the pairs (A, B) for which A is before B in the first order, but after B in the second order.
     """
 
@@ -125,7 +125,7 @@ def across_worlds(results: Sequence[StudyResults]) -> Iterator[str]:
     """Yield a table of SumR by method and world, and the settings that each world changes.
 
     Worlds are data sets with simulated features. Only worlds that simulate the same benchmark as the first world are
-    compared. For fewer than two such worlds, yield nothing.
+    compared. If there are fewer than two such worlds, yield nothing.
     """
     worlds = [entry for entry in results if entry.reports and entry.setup.facts.simulation is not None]
     worlds = [entry for entry in worlds if entry.setup.facts.benchmark == worlds[0].setup.facts.benchmark]

@@ -45,7 +45,7 @@ COSTS = "costs.json"  # file beside the runs: costs of the finalists
 BESIDE_RUNS = frozenset((SIZES, FACTS, UNTRAINED, COSTS))
 RATE = "train.learning_rate"
 _VALUE = r"[\w.:+-]+"  # characters that the name of a run's folder may contain
-# name of the setting of a loss with the epoch in which the loss starts; the value is scaled with the number of epochs
+# name of a setting of losses: the epoch in which a loss starts. It is scaled with the number of epochs of a trial.
 WARMUP_EPOCH = "warmup_epoch"
 
 
@@ -140,8 +140,8 @@ def points_of(rates: Sequence[float], grid: Sequence[str]) -> tuple[Point, ...]:
 class StudySetup:
     """A data set, and the model and batch sizes of all candidates. Runs are stored in `out`/`data`.
 
-    `presets` are YAML files. A candidate uses the preset of its method. If there are several, it uses the preset with
-    the largest number of the candidate's attachments.
+    `presets` are YAML files. A preset fits a candidate if it is for the same method and has no attachments that the
+    candidate lacks. Of several presets that fit, the candidate uses the preset with the most attachments.
     """
 
     data: str
@@ -255,7 +255,10 @@ class StudySetup:
 
     @property
     def simulated(self) -> bool:
-        """Whether the features are simulated. If they are, the results of a perfect method can be computed."""
+        """Whether the features are simulated.
+
+        For simulated features, the results of a perfect method can be computed.
+        """
         return is_simulated(self.data, self.root)
 
     @cached_property

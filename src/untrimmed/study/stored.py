@@ -59,8 +59,8 @@ def stored_results(folder: Path) -> StudyResults:
     """Return the results in OUT/DATA.
 
     Among the runs with results on test videos, only those with the largest number of training steps are used.
-    Candidates without such a run are left out. If a candidate has runs with several settings, those with the most seeds
-    are used.
+    Candidates without such a run are left out. If a candidate has runs with several settings, the runs of the settings
+    with the most seeds are used.
 
     Raises: ConfigError if the folder has no such runs, or if a file of the study is missing or damaged.
     """

@@ -32,8 +32,8 @@ class StudyPlan:
     1. The search trains each method for `search_steps` steps with every combination of a learning rate from `rates` and
        values from `grid` (entries `KEY=VALUE,VALUE,...`). All later trainings use the combination with the best SumR.
     2. The best `grow` methods are extended with `attachments`, at most `max_attachments` each.
-    3. The best `finalists` candidates, and the methods that they extend, are trained for `steps` steps with `seeds`
-       different seeds. Without attachments, all methods are finalists.
+    3. The best `finalists` candidates, and the methods that these candidates extend, are trained for `steps` steps with
+       `seeds` different seeds. Without attachments, all methods are finalists.
     """
 
     methods: tuple[Candidate, ...]
@@ -101,7 +101,8 @@ class StudyResults:
     def compared_with(self, candidate: Candidate) -> Candidate:
         """Return the candidate to compare with: the method that a candidate extends.
 
-        If the search did not find the candidate, return its method without attachments, if this method has results.
+        For a candidate that the search did not find, return its method without attachments if this method has results.
+        Otherwise, return the candidate itself.
         """
         base = self.base_of(candidate)
         bare = replace(candidate, name=ModelName(candidate.name.method))

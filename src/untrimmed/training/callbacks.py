@@ -32,7 +32,8 @@ class TrainingProgress:
     """The progress of a run. Epochs and steps are counted from 1.
 
     - `stage` is "training" after a step, "validating" after the last step of an epoch, "validated" after the validation
-      of an epoch, and "finished" after the run. In the last case, epoch, step and losses describe the last epoch.
+      of an epoch, and "finished" after the run. If `stage` is "finished", epoch, step and losses describe the last
+      epoch.
     - `left_s` is the estimated time to the end of the last epoch, in seconds.
     - `results` contains the metrics of the last validation by name, in percent.
     - `model` is the model that is being trained.
@@ -46,7 +47,7 @@ class TrainingProgress:
     terms: dict[str, float]  # unweighted loss terms by name: means over the epoch so far
     sum_r: float | None  # value of the metric in `train.select_by` at the last validation
     best_sum_r: float | None
-    best_epoch: int | None  # also None for a run with 0 epochs, which validates the initial weights
+    best_epoch: int | None  # None before the first best epoch, and for a run with 0 epochs
     left_s: float
     model: RetrievalModel = field(repr=False)
     config: RunConfig = field(repr=False)  # all settings of the run
@@ -56,7 +57,7 @@ class TrainingProgress:
     stage: Stage = "training"
     selects_by: str = "SumR"
     updates: int = 0  # finished updates of the weights since the start of the run
-    # unweighted loss terms of the last batch, and its "loss"
+    # unweighted loss terms of the last batch; the key "loss" contains the weighted sum
     batch_terms: Mapping[str, float] = field(default_factory=dict)
     process: int = 0  # number of this process (torchrun); only process 0 should write files
 
@@ -82,7 +83,7 @@ Callbacks = Callback | str | Sequence[Callback | str] | None
 def open_callbacks(callbacks: Callbacks) -> list[Callback]:
     """Return callable objects for callbacks that are given as functions, classes or names.
 
-    Raises: UnknownNameError for an unknown name, ConfigError for a module that cannot be imported, a class with
+    Raises: UnknownNameError for an unknown name. ConfigError for a module that cannot be imported, a class with
         required arguments, or a function that cannot be called with one argument.
     """
     if callbacks is None:

@@ -114,7 +114,7 @@ def parameter_groups(
     """Return groups of parameters for an optimizer. Weight decay applies to all except biases and gains of layer norms.
 
     Weight decay also applies to the gains of norms with `decay_gain`. The released programs exempt gains by their
-    names, and these gains have other names.
+    names, and the gains of these norms have other names.
 
     Keys of `learning_rates` are patterns with wildcards, such as `clip_*`. A parameter gets the rate of the first
     pattern that matches its name.
@@ -156,7 +156,7 @@ def _require_matches(patterns: list[str], matched: set[int], model: nn.Module) -
 def warmup_linear(step: int, *, total_steps: int, warmup_share: float) -> float:
     """Return the factor of the learning rate. It rises linearly to 1 during the warm-up, and then falls linearly to 0.
 
-    As released, `step` is the number of finished updates. The first update therefore has the rate 0.
+    As in the authors' programs, `step` is the number of finished updates. The first update therefore has the rate 0.
 
     >>> [warmup_linear(step, total_steps=8, warmup_share=0.25) for step in (0, 1, 2, 5, 8, 9)]
     [0.0, 0.5, 1.0, 0.5, -0.0, 0.0]

@@ -34,8 +34,9 @@ def rehearse_step(
 ) -> None:
     """Compute the losses of a batch once, to find errors.
 
-    Raises: ConfigError if a hook fails; its result has the wrong axes; a term has no weight; a value is not finite (the
-        message then contains `how_to_check`); or the losses depend on no parameter.
+    Raises: ConfigError for a hook that fails or returns the wrong axes, for a term without a weight, and for losses
+        that depend on no parameter. ConfigError also for a value that is not finite; this message contains
+        `how_to_check`.
     """
     model.train()  # some methods compute encodings for losses only in training mode
     queries = checked_queries(model, batch.queries)

@@ -1,9 +1,9 @@
 """Choose the rows of each training batch (`train.sampler`), read them, and change the batch (`train.prepare_batch`).
 
-A sampler is called with the training set, and with those of `batch_size`, `batch_of`, `seed` and `epoch` for which it
-has parameters. A sampler returns the row numbers of each batch. Rows are videos, or captions with
+A sampler is called with the training set. If the sampler has parameters named `batch_size`, `batch_of`, `seed` or
+`epoch`, these values are passed too. A sampler returns the row numbers of each batch. Rows are videos, or captions with
 `batch_of="captions"`. For equal arguments, a sampler must return equal rows, because an interrupted epoch continues
-after its last batch. All epochs must have the same number of batches.
+after the last batch that was trained. All epochs must have the same number of batches.
 
 A function for `train.prepare_batch` is called with each batch and its `BatchContext`, and returns the batch to train
 on. The function is called without gradients, after the previous update of the weights. It may use the model, which is
@@ -55,7 +55,7 @@ class BatchContext:
 def shuffle(
     dataset: RetrievalDataset, *, batch_size: int, batch_of: Literal["videos", "captions"], seed: int, epoch: int
 ) -> list[Rows]:
-    """Return batches of all rows in an order that depends on seed and epoch. As released, the last may be smaller."""
+    """Return batches of all rows in an order that depends on seed and epoch. The last batch may be smaller."""
     return epoch_batches(_num_rows(dataset, batch_of), batch_size, seed=seed, epoch=epoch)
 
 

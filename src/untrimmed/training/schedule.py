@@ -5,7 +5,7 @@ A schedule is one of two kinds of functions:
 - A function of the update number (counted from 0) returns the factor of all learning rates. If the function has the
   parameters `total_steps` (the number of updates of the run) and `warmup_share`, these values are passed.
 - A function or class whose first parameter is `optimizer` returns a torch scheduler. Our loop calls the scheduler's
-  `step` after each update. For `ReduceLROnPlateau`, it calls `step` after each epoch, with the metric of
+  `step` after each update. For `ReduceLROnPlateau`, our loop calls `step` after each epoch, with the metric of
   `train.select_by`. If the function or class has a parameter `T_max`, `total_steps`, `total_iters` or
   `num_training_steps`, the number of updates is passed. OneCycleLR also gets `max_lr`.
 

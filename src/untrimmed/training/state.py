@@ -9,7 +9,7 @@ belong to the same step. The tensors are
     others          all other state, if there is any, as bytes that `torch.load` reads with `weights_only`
 
 The state of random generators is not stored. All random numbers of a step are determined by the seed of the run and the
-number of the step. The order of videos is determined by the seed and the epoch.
+number of the step. The seed and the number of the epoch determine the order of videos.
 """
 
 import dataclasses

@@ -90,11 +90,11 @@ def train(
     - `packing` is called with the number of prepared videos and the total while features are prepared.
     - `precision` is the number format of matrix products: float32, bfloat16 (losses, weights and updates stay in
       float32), or auto, which chooses one of these when the run starts.
-    - `compile` applies `torch.compile` to the encoders of training steps (for GPUs).
+    - `compile` applies `torch.compile` to the encoders in training steps. It is useful on GPUs.
 
-    Raises: UnknownNameError for an unknown method, preset or frame feature, ConfigError for an unknown or wrong
-        setting, for other settings than those of the run in `out`, or for a loss that is not finite, FeatureError for
-        features that are missing, damaged or do not fit the model's sizes.
+    Raises: UnknownNameError for an unknown method, preset or frame feature. ConfigError for an unknown or wrong
+        setting, for settings that differ from the settings of the run in `out`, or for a loss that is not finite.
+        FeatureError for features that are missing, damaged or do not fit the model's sizes.
     """
     overrides = with_dotted_keys(overrides)
     data_name = require_arguments(method, data, root, video_features, overrides)

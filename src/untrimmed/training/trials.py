@@ -1,8 +1,8 @@
 """A trial: one training run in a folder whose name identifies its settings.
 
 Commands reuse finished trials, and an interrupted command continues. The results of a trial are in a small JSON file
-beside its folder. If the file contains the results, the folder is not needed. The run may, for example, have been
-trained on another machine.
+beside the folder of its run. If the file contains the results, the folder is not needed. The run may, for example, have
+been trained on another machine.
 """
 
 import json
@@ -73,7 +73,7 @@ class Trial:
         return choose_preset(self.method, self.data, self.preset, overrides)
 
     def refusal(self) -> str:
-        """Return the reason, in one line, why the model cannot have these settings, or an empty text if it can."""
+        """Return the reason, in one line, why the model cannot have these settings, or "" if they are possible."""
         try:
             self.settings.sizes()
         except ConfigError as error:
