@@ -278,8 +278,8 @@ def test_no_further_clip_is_written_once_the_service_ends(client, export, moment
     monkeypatch.setattr(export_module, "write_clip", write_and_end)
     assert export("clips", *moments).status_code == 503
     paths = client.get("/api/openapi.json").json()["paths"]
-    described = {path: verbs for path, verbs in paths.items() if "503" in str(verbs)}
-    assert described.keys() == {"/api/export", "/api/videos/{video_id}/clip", "/api/videos/{video_id}/proxy"}
+    described = {path for path, verbs in paths.items() if "503" in str(verbs)}
+    assert described >= {"/api/export", "/api/videos/{video_id}/clip", "/api/videos/{video_id}/proxy"}
     assert len(written) == 1
     assert list(tmp_path.iterdir()) == []
 

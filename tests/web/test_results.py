@@ -5,7 +5,7 @@ import math
 import pytest
 
 from tests.web.browsing import NAME, TILE, ask, tile_names, until, video_names
-from untrimmed.server.pictures import Pictures
+from untrimmed.server.pictures import PictureDecoder
 
 pytestmark = pytest.mark.check
 
@@ -135,7 +135,7 @@ def test_arrows_move_over_the_grid(visit):
 
 
 def test_hovering_scrubs_with_one_request_and_decodes_no_video(visit, monkeypatch):
-    monkeypatch.setattr(Pictures, "jpeg", None)
+    monkeypatch.setattr(PictureDecoder, "jpeg", None)
     page = visit("?q=red")
     page.wait_for_selector(TILE)
     page.wait_for_load_state("networkidle")
