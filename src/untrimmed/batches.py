@@ -198,7 +198,7 @@ class EncodedVideos(Encoded):
     clips: Float[Tensor, "V L D"] | None = None
     frames: Float[Tensor, "V T D"] | None = None
     frame_mask: Bool[Tensor, "V T"] | None = None
-    # number of frames of each video, if `frames` omits some of them; otherwise the mask determines the number
+    # number of frames of each video if `frames` omits some of them; if this is None, `frame_mask` gives the number
     num_frames: Int[Tensor, " V"] | None = None
 
 

@@ -120,7 +120,7 @@ class Checked(type):
 
     The constructors of these dataclasses check and convert arguments like `checked`.
 
-    A decorator would not apply to subclasses, because each dataclass has its own constructor.
+    This is a metaclass, because a decorator would not apply to subclasses: each dataclass has its own constructor.
     """
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:

@@ -17,7 +17,7 @@ def write_whole(path: Path, content: str | bytes, *, is_only_writer: bool = Fals
 
 @contextmanager
 def whole_file(path: Path, *, replace: bool = True, is_only_writer: bool = False) -> Iterator[Path]:
-    """Yield a temporary file next to `path`. If the `with` block ends without an error, it is renamed to `path`.
+    """Yield a temporary file next to `path`. If the `with` block ends without an error, rename the file to `path`.
 
     Missing parent folders are created. After an error, the temporary file and the new folders are deleted, and an
     existing `path` is unchanged.
@@ -35,7 +35,7 @@ def whole_file(path: Path, *, replace: bool = True, is_only_writer: bool = False
             os.close(os.open(temporary, os.O_CREAT | os.O_EXCL, 0o666))
             mode = temporary.stat().st_mode
             yield temporary
-            temporary.chmod(mode)  # restore the permissions of the user's umask: some writers make the file private
+            temporary.chmod(mode)  # some writers make the file private: restore its first permissions
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())
             (os.replace if replace else _link)(temporary, path)
@@ -54,7 +54,7 @@ def file_sha256(path: Path) -> str:
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder next to `path`. If the `with` block ends without an error, it is renamed to `path`.
+    """Yield a temporary folder next to `path`. If the `with` block ends without an error, rename it to `path`.
 
     If another process creates `path` before the block ends, the other process's folder is kept, and the temporary
     folder is deleted.
@@ -95,7 +95,7 @@ def _beside(path: Path, suffix: str) -> Iterator[Path]:
 
 
 def _hides_path(name: str | bytes | None, temporary: Path) -> bool:
-    """Whether the file name of an error is the temporary path, or None (for example if the disk is full)."""
+    """Whether an error names the temporary path, or names no file (for example because the disk is full)."""
     return name is None or Path(os.fsdecode(name)).name == temporary.name
 
 

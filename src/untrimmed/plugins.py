@@ -203,7 +203,7 @@ def _imported() -> Iterator[PluginModule]:
 @cache
 def _installed_folders() -> tuple[str, ...]:
     python = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    this_package = str(Path(__file__).parent)  # with an editable install, this is another folder
+    this_package = str(Path(__file__).parent)  # outside the other folders if the install is editable
     folders = (*python, *site.getsitepackages(), site.getusersitepackages(), this_package)
     return tuple({os.path.realpath(folder) + os.sep for folder in folders})
 

@@ -60,8 +60,8 @@ def has_fast_bfloat16(device: str) -> bool:
     """Whether a device multiplies bfloat16 faster than float32: a GPU with bfloat16 units, or a CPU with AMX.
 
     On other devices torch converts the numbers, which is slow. On a CPU with AVX-512 but without bfloat16 instructions,
-    a bfloat16 product took 2.4 times as long as a float32 product. If `ONEDNN_MAX_CPU_ISA` limited oneDNN to AVX2, it
-    took 13 times as long. Therefore the result is False under such a limit.
+    a bfloat16 product took 2.4 times as long as a float32 product. If `ONEDNN_MAX_CPU_ISA` limited oneDNN to AVX2, a
+    bfloat16 product took 13 times as long. Therefore the result is False if there is such a limit.
     """
     if device.startswith("cuda"):
         import torch

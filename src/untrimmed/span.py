@@ -8,9 +8,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class MatchedWord:
-    """A word that occurs in a passage and in the query: the word is `text[start:end]` of the passage.
+    """A word that occurs in a passage and in the query. It is `text[start:end]` of the passage.
 
-    If the times of single words are unknown, `start_s` and `end_s` are those of the subtitle or line with the word.
+    If the times of single words are unknown, `start_s` and `end_s` are the times of the subtitle or line that contains
+    the word.
     """
 
     start: int

@@ -26,9 +26,10 @@ class FrameFeatures:
 
 @dataclass(frozen=True)
 class Reading:
-    """Which words of a sentence the encoder used: `num_words_read` (None: all), except those in `unknown`.
+    """Which words of a sentence the encoder used.
 
-    If `is_understood` is False, the encoder knows no word of the sentence, and the sentence's vector is meaningless.
+    These are the first `num_words_read` words (None: all words), except for the words in `unknown`. If `is_understood`
+    is False, the encoder knows no word of the sentence, and the sentence's vector is meaningless.
     """
 
     unknown: tuple[str, ...] = ()

@@ -62,7 +62,7 @@ class Reel:
 
 @dataclass(frozen=True)
 class Truth:
-    """The correct answer to a query: the only moment in the corpus that it describes. `video` is a file name."""
+    """The correct answer to a query: the only moment in the corpus that the query describes. `video` is a file name."""
 
     video: str
     query: str
@@ -101,7 +101,10 @@ def plan_reels(seed: int = 0, num_reels: int = NUM_REELS) -> list[Reel]:
 
 
 def truth_of(reel: Reel) -> list[Truth]:
-    """Return the correct moments in a reel. A moment that begins or ends with a fade does so in the fade's middle."""
+    """Return the correct moments in a reel.
+
+    If a moment begins or ends with a fade, its start or end is the middle of the fade.
+    """
     starts = [shot.first_frame + shot.fade_frames / 2 for shot in reel.shots] + [float(reel.num_frames)]
     return [
         Truth(f"{reel.name}.mp4", shot.query, Moment(start / FRAME_RATE, end / FRAME_RATE))

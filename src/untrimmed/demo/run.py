@@ -188,7 +188,7 @@ def _conclusion(result: DemoResult, num_videos: int) -> list[str]:
 
 
 def _program() -> str:
-    """Return the command to type: `untrimmed` if it is this installation's, otherwise the path of the script."""
+    """Return the command to type: `untrimmed` if that starts this installation, otherwise the path of its script."""
     script = Path(sys.executable).with_name("untrimmed")
     on_path = shutil.which("untrimmed")
     if not script.exists() or (on_path is not None and Path(on_path).samefile(script)):

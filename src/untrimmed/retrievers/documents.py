@@ -49,7 +49,7 @@ def find_documents(
     filters: Filters = Filters(),
     group_by: GroupBy = "video",
 ) -> list[MomentDocument]:
-    """Return the moments that match a sentence best, best first. By default, return only one moment per video.
+    """Return the moments that best match a sentence, best first. By default, return only one moment per video.
 
     Raises: UntrimmedError if the library refuses the query or no service answers at the address.
     """

@@ -6,8 +6,7 @@
 4. `corpora/`: `View.corpus` holds the videos in memory: blocks from `cache/`, and newer videos from the table in
    `store/`. `Corpus.prepare` returns a `PreparedQuery`. Several of them make a `CombinedQuery`.
 5. `query/find.py`: `find` calls `PreparedQuery.rank`. Upper bounds from `pruning/` exclude most videos, and exact
-scores
-   are computed for the rest. Then `find` calls `PreparedQuery.moments` for each ranked video to make a `Hit`.
+   scores are computed for the rest. Then `find` calls `PreparedQuery.moments` for each ranked video to make a `Hit`.
 
 `indexing/` adds videos to the table, and `cluster/` searches and indexes on several machines.
 """

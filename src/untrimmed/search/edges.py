@@ -35,7 +35,7 @@ class ExactEdges:
         """Return the moment with each edge moved to a shot change within half a second, if there is one.
 
         The edges are unchanged if the moment would become shorter than `min_s` seconds, or if the file cannot be read.
-        `content` is the file's key in the cache; None is the path of the file.
+        `content` is the file's key in the cache. If it is None, the path of the file is the key.
         """
         key = path if content is None else content
         start_s, end_s = (self._edge_s(path, key, edge_s, duration_s) for edge_s in (moment.start_s, moment.end_s))

@@ -37,7 +37,7 @@ class QueryOutcome:
 
     query: LabelledQuery
     rank: int | None  # rank of the right video, counted from 1; None if it is not among the first 100
-    moment: Moment  # the best moment that the search finds in the right video
+    moment: Moment  # the best moment that the search finds in the right video; 0 s to 0 s if it finds none
     warnings: tuple[str, ...] = ()  # warnings about words that the encoder does not know or did not read
 
     @property
@@ -88,8 +88,7 @@ def evaluate_library(
     - `R@K`: the share of sentences whose right video is among the first K.
     - `mean IoU` and `R1@IoU`: how well the best moment that the search finds in the right video matches (grounding).
     - `event R@K,IoU`: the share of sentences whose right video is among the first K, and whose best moment in this
-    video
-      has at least this IoU.
+      video has at least this IoU.
 
     With `skip_unknown`, a query is skipped if its video is not in the library or its name is ambiguous. Skipped queries
     are listed in the result.

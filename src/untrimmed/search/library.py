@@ -79,13 +79,16 @@ class Library:
         shards: int = 1,
         replicas: int = 1,
     ):
-        """Open the library in a folder, by default the user's library. The first call of `index` creates it.
+        """Open the library in a folder, by default the user's library.
+
+        If the library does not exist, the first call of `index` creates it.
 
         Args:
             precision: The number format in which the encoder computes matrix products: auto, float32 or bfloat16
                 (`untrimmed.precision`).
-            ray: The address of a Ray cluster on which searches run (`auto`, `HOST:PORT`; `local` starts one here). Its
-                machines must see the library at the same path. Results are the same as without a cluster.
+            ray: The address of a Ray cluster on which searches run (`auto`, `HOST:PORT`; `local` starts one here). The
+                machines of the cluster must see the library at the same path. Results are the same as without a
+                cluster.
             shards: The number of parts into which the videos are divided. Each part is searched by a process of the
                 cluster.
             replicas: The number of processes per part. With several, one of them may fail.
@@ -150,7 +153,8 @@ class Library:
             precision: auto, float32 or bfloat16. Default: the precision of this object. A library may contain vectors
                 of both formats.
             part: "3/16" indexes only the third of 16 parts of the files, into a library of its own beside this one
-                (`LibraryPart.folder`). So many machines can index at once, and `merge` joins the parts.
+                (`LibraryPart.folder`). In this way, several machines can index at the same time, and `merge` joins the
+                parts.
             ray: The address of a Ray cluster (`auto`, `HOST:PORT`) whose workers decode and encode the videos. They
                 must see the files at the same paths.
             pictures_fps: The frame rate of folders of numbered pictures (00001.jpg, 00002.jpg, ...), which then count
@@ -224,9 +228,9 @@ class Library:
     def use(self, model: str | os.PathLike[str] | None, *, progress: Callable[[int, int], None] | None = None) -> None:
         """Search with this model from now on.
 
-        `model` is the folder of a run or of an imported model, "tf_prvr", or "frames" (None is the same). The model
-        encodes the stored frames; no video is decoded again. Until all videos are encoded, searches use the previous
-        model. To continue after an interruption, repeat the call.
+        `model` is "tf_prvr", "frames" (or None, which means "frames"), or the folder of a run or of an imported model.
+        The model encodes the stored frames; no video is decoded again. Until all videos are encoded, searches use the
+        previous model. To continue after an interruption, repeat the call.
 
         Raises:
             CheckpointError: The folder has no model, or a damaged one.
@@ -254,7 +258,7 @@ class Library:
         cache_library(self.folder)
 
     def check_model(self, model: str | os.PathLike[str]) -> None:
-        """Raise those errors of `use(model)` that can be detected before the first video is indexed.
+        """Raise the errors of `use(model)` that can be detected before the first video is indexed.
 
         Raises:
             CheckpointError: The folder has no model, or a damaged one.
@@ -456,9 +460,10 @@ class Library:
         min_score: float | None = None,
         within: str | os.PathLike[str] | None = None,
     ) -> Hits:
-        """Return the videos with frames like this RGB image. Options and errors are those of `search`.
+        """Return the videos with frames like this RGB image. Options and errors are the same as in `search`.
 
-        The image is compared with frames by the encoder's vectors, even if the library has a trained model.
+        The encoder's vector of the image is compared with its vectors of frames, even if the library has a trained
+        model.
         """
         return self.search(Query(image=image), limit=limit, moments=moments, min_score=min_score, within=within)
 
@@ -468,7 +473,7 @@ class Library:
         """Return times of one video in seconds, and the relevance of its pictures at each time.
 
         If the query has `then`, the second array is the relevance for the first moment. If only passages are searched,
-        it is the strength of the best passage at each time.
+        the second array is the strength of the best passage at each time.
 
         Raises: UntrimmedError if no word of the sentence is known, or the video is not in the library.
         """
@@ -530,7 +535,7 @@ class Library:
         return LockedEncoder(self._ready_encoder(view.encoder), self._encoder_lock)
 
     def _ready_encoder(self, identity: str | None) -> Encoder:
-        """Return the encoder with this identity, which changes if another process replaces the library's encoder."""
+        """Return the encoder with this identity. The identity changes if another process replaces the encoder."""
         with self._encoder_lock:
             if self._encoder is None or self._encoder.identity != identity:
                 settings = VideoIndex(self.folder).settings

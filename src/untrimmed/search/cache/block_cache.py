@@ -3,7 +3,7 @@
 There are three kinds of files. If they are missing or damaged, they can be built again from the table:
 
 - A block contains arrays of several videos. A video in it is valid as long as its stamp in the block matches its
-record.
+  record.
 - The codes of a block are its vectors, projected on axes and quantized. The name of the file contains a digest of the
   block and a digest of the axes.
 - The axes, which all codes share.
@@ -110,7 +110,7 @@ class BlockCache:
         self._run_locked(write)
 
     def paths(self, suffix: str = _BLOCK) -> set[Path]:
-        """Return the cache files with this suffix. The default suffix is that of blocks."""
+        """Return the cache files with this suffix. By default, return the files of blocks."""
         return set(self.folder.glob(f"[!.]*{suffix}"))
 
     def _run_locked(self, write: Callable[[], None]) -> bool:

@@ -189,7 +189,7 @@ class MappedArrays(Mapping[str, np.ndarray]):
 
 
 def row_range(arrays: Mapping[str, np.ndarray], name: str, start: int, stop: int) -> np.ndarray:
-    """Return rows `start` to `stop` of an array. If the array is in a file, they are verified.
+    """Return rows `start` to `stop` of an array. If the array is in a file, the rows are verified.
 
     Raises:
         DamagedError: A checksum is wrong.
@@ -200,7 +200,7 @@ def row_range(arrays: Mapping[str, np.ndarray], name: str, start: int, stop: int
 def scattered_rows(
     arrays: Mapping[str, np.ndarray], name: str, rows: Int[np.ndarray, " K"], columns: Columns | None = None
 ) -> np.ndarray:
-    """Return copies of these rows, or of one column of each row. If the array is in a file, they are verified.
+    """Return copies of these rows, or of one column of each row. If the array is in a file, the rows are verified.
 
     Raises:
         DamagedError: A checksum is wrong.

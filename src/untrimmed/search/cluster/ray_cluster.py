@@ -55,7 +55,7 @@ class RayCluster:
         """Return an engine that searches a library in shards.
 
         Raises:
-            ConfigError: A number is below 1, or the cluster has too few cores.
+            ConfigError: `shards` or `replicas` is below 1, or the cluster has too few cores.
         """
         if shards < 1 or replicas < 1:
             raise ConfigError(f"shards is {shards} and replicas {replicas}; both must be at least 1")

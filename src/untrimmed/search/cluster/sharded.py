@@ -1,9 +1,9 @@
 """Search a library in several shards. A shard is a process that holds a part of the videos.
 
 `ShardedEngine` replaces `Engine`: its corpus sends each query to all shards and combines their results. The result is
-the same as that of a search in one process. Each call names the version of the library, which the shard reads from the
-cached blocks or from the table, so a shard can be restarted at any time. A `Shards` object, such as `RayShards`, sends
-calls to the shards.
+the same as if one process had searched all videos. Each call names the version of the library, which the shard reads
+from the cached blocks or from the table, so a shard can be restarted at any time. A `Shards` object, such as
+`RayShards`, sends calls to the shards.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Version:
     """One version of a library, and the model that searches it. All shards use the same version for a query."""
 
     number: int  # version number of the table
-    commit: tuple[Any, ...]  # the commit's identity: numbers repeat if a library is deleted and indexed again
+    commit: tuple[Any, ...]  # the commit's identity: version numbers repeat if a library is deleted and indexed again
     encoder: str
     model: ModelReference
 

@@ -139,7 +139,7 @@ class VectorBlock(Block):
         return sum((self.video(row).total for row in rows.tolist()), np.zeros(self.dim))
 
     def rough_scores(self, query: Float16[np.ndarray, "1 E"]) -> Float64[np.ndarray, " V"]:
-        """Return the largest product, in float16, of the sentence with a vector of each video."""
+        """Return, for each video, the largest product (in float16) of the sentence with one of the video's vectors."""
         return np.maximum.reduceat(products(self.arrays[VECTORS], query)[:, 0], self._bounds[VECTORS][:-1])
 
 

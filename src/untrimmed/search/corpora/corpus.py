@@ -58,7 +58,8 @@ class PreparedQuery(ABC):
 
         Args:
             limit: Maximum number of spans. None returns all relevant spans.
-            min_s: Shorter spans are left out or widened. If the whole video is shorter, so is the best span.
+            min_s: Shorter spans are left out or widened. If the whole video is shorter than `min_s`, so is the best
+                span.
             nested: Whether a long span may be followed by a much shorter one around its peak. Otherwise spans never
                 overlap.
         """
@@ -128,7 +129,7 @@ C = TypeVar("C", bound="LocalCorpus[Any]")
 
 
 class LocalCorpus(Corpus, Generic[B]):
-    """A corpus in this process. Videos are in blocks of plain arrays. If there are many, blocks get quantized codes.
+    """A corpus in this process. Videos are in blocks of plain arrays. Blocks of large corpora get quantized codes.
 
     A subclass defines how blocks are built from stored videos, and which vectors are compared with a query's vectors.
     """
@@ -164,8 +165,8 @@ class LocalCorpus(Corpus, Generic[B]):
     def sketch(self, block: B, rows: Int[np.ndarray, " K"]) -> Mapping[str, tuple[Float[np.ndarray, "R D"], Any]]:
         """Return, for each branch of the model, the vectors of these videos and the number of vectors of each video.
 
-        They must give an upper bound of a video's score: the sum, over the query's vectors, of the largest product with
-        a vector of the video.
+        These vectors must give an upper bound of a video's score: the sum, over the query's vectors, of the largest
+        product with a vector of the video.
         """
 
     def context(self, block: B) -> str:
@@ -180,7 +181,7 @@ class LocalCorpus(Corpus, Generic[B]):
         return None
 
     def as_shard(self: C, other_summaries: Sequence[Any]) -> C:
-        """Return this shard's corpus, with the same scores as in one corpus of the videos of all shards.
+        """Return this shard's corpus. Its scores equal those that a single corpus of all shards' videos would give.
 
         `other_summaries` contains the `shard_summary` of each other shard.
         """
@@ -205,7 +206,8 @@ class LocalCorpus(Corpus, Generic[B]):
         """Return a corpus of cached blocks.
 
         Raises:
-            DamagedError: A file is damaged. Searches can raise it too, because pages are verified when they are read.
+            DamagedError: A file is damaged. Searches can raise this error too, because pages are verified when they are
+                read.
         """
         parts = []
         files = []

@@ -29,7 +29,7 @@ class EncodedBlock(Block):
     def __init__(
         self, arrays: Mapping[str, np.ndarray], template: EncodedVideos, padded_lengths: Sequence[int] | None = None
     ):
-        """Create a block from arrays of `of` or from the cache. By default, tensors get no padding."""
+        """Create a block from arrays made by `of` or read from the cache. By default, tensors get no padding."""
         super().__init__(arrays)
         self.template = template
         self.durations_s: Float[np.ndarray, " V"] = arrays["durations_s"]

@@ -178,8 +178,8 @@ class Engine:
         """Return the result of `search` for the current version of the library.
 
         If another process deletes this version during the search, `search` is called again with the next version. If
-        `search` reads a damaged cache file, it is called again without this file, whose videos are read from the table.
-        Errors that would occur in any version, such as an invalid option, are raised at once.
+        `search` reads a damaged cache file, `search` is called again, and the file's videos are read from the table
+        instead. Errors that would occur in any version, such as an invalid option, are raised at once.
         """
         view = self.view()
         while True:
@@ -196,8 +196,8 @@ class Engine:
     def load(self, view: View, model: ModelReference) -> Corpus:
         """Return the corpus of a version for a model. See `load_search_model` for errors.
 
-        It is an update of the model's earlier corpus in memory, if there is one, and of the cached blocks otherwise.
-        Only new and changed videos are read from the table.
+        If an earlier corpus of the model is in memory, the result is an update of that corpus. Otherwise, it is an
+        update of the cached blocks. Only new and changed videos are read from the table.
         """
         with self._lock:
             key = view.encoder, model
@@ -263,7 +263,8 @@ def _read_blocks(folder: Path, empty: C, records: Records, damaged: Iterable[Pat
 def cache_library(folder: Path, *models: ModelReference, codes: bool = True) -> None:
     """Update the cache of a library for these models (by default the library's), so that new processes start fast.
 
-    `codes=False` does not build codes, which takes longest. Errors are ignored, because the next search reports them.
+    With `codes=False`, codes are not built; building them is the slowest step. Errors are ignored, because the next
+    search reports them.
     """
     with contextlib.suppress(UntrimmedError):
         view = Engine(folder).view()

@@ -186,7 +186,7 @@ class BestUnits:
     def __init__(self, model: RetrievalModel, template: EncodedVideos):
         """Create a finder for a model.
 
-        `template` is any encoded video, from which the tensors of the model are known.
+        `template` is any encoded video. It shows which tensors the model has.
         """
         sketch = model.sketch(template)
         tensors = dict(sequence_tensors(template))
@@ -234,7 +234,7 @@ class ScoringModel:
 
     @torch.inference_mode()
     def __init__(self, model: RetrievalModel, template: EncodedVideos, usual_uncertainty: float | None = None):
-        """Wrap a model. `template` is any encoded video, from which the tensors of the model are known.
+        """Wrap a model. `template` is any encoded video; it shows which tensors the model has.
 
         `usual_uncertainty` is the `Uncertainty.usual` of the model's run.
         """

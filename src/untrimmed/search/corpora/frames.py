@@ -54,7 +54,10 @@ class FrameCorpus(BestVectorCorpus):
 
     @property
     def block_format(self) -> str:
-        """The name of the format. The number must change with the format of the arrays."""
+        """The name of the format.
+
+        It contains a version number, which must be increased whenever the format of the arrays changes.
+        """
         return f"{NAME} 1"
 
     def vector_video(self, stored: StoredVideo) -> VectorVideo:

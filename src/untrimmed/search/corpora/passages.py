@@ -44,7 +44,10 @@ class PassageCorpus(BestVectorCorpus):
 
     @property
     def block_format(self) -> str:
-        """The name of the format. The number must change with the format of the arrays."""
+        """The name of the format.
+
+        It contains a version number, which must be increased whenever the format of the arrays changes.
+        """
         return f"passages-{self.mode} 2"
 
     def vector_video(self, stored: StoredVideo) -> VectorVideo:

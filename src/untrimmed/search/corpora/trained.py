@@ -179,7 +179,10 @@ class TrainedCorpus(LocalCorpus[EncodedBlock]):
 
     @property
     def block_format(self) -> str:
-        """The name of the format. The number must change with the format of the arrays."""
+        """The name of the format.
+
+        It contains a version number, which must be increased whenever the format of the arrays changes.
+        """
         return f"trained 1 {self.model.identity}"
 
     @torch.inference_mode()

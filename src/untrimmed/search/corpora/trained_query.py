@@ -83,8 +83,8 @@ class TrainedQuery(LocalQuery[EncodedBlock]):
     def moments(self, video_id: str, *, limit: int | None, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
         """Return spans of one video in seconds, best first. They do not overlap, and short spans are widened.
 
-        Without a limit, spans are returned whose score is at least the average of the best score and the video's mean
-        relevance.
+        If `limit` is None, a span is returned only if its score is at least the midpoint between the best score and the
+        video's mean relevance.
         """
         block, row = self.blocks.find(video_id)
         duration_s = torch.tensor([block.durations_s[row]], dtype=torch.float32)
@@ -137,7 +137,7 @@ def score_exactly(requests: Sequence[tuple[TrainedQuery, Selection[EncodedBlock]
 def rank_together(
     queries: Sequence[TrainedQuery], *, limit: int, among: Collection[str] | None = None
 ) -> list[list[RankedVideo]]:
-    """Return the ranking for each of several queries of one corpus. If it saves time, one scan computes all bounds."""
+    """Return the ranking for each of several queries of one corpus. If this saves time, all queries share one scan."""
     if len(queries) < 2:
         return [query.rank(limit=limit, among=among) for query in queries]
     num_videos = len(queries[0].blocks)
@@ -157,7 +157,7 @@ def _rank_batch(
 ) -> list[list[RankedVideo]]:
     """Return the ranking for each query.
 
-    Exact scores are computed together, and with `share_bounds` also the bounds.
+    Exact scores are computed together. With `share_bounds`, the bounds are computed together too.
     """
     bounds_of_queries = cache(lambda: _bounds_of_queries(queries))  # computed when the first query needs them
 

@@ -58,8 +58,8 @@ def prepared_data_set(out: Path, name: str, layout: ExportLayout | None, *, capt
     """Return the data set OUT/NAME with captions of `untrimmed data prepare`, or None if OUT/NAME does not exist.
 
     Raises:
-        ConfigError: The name is invalid, OUT/NAME is another kind of folder, or it has features of another encoder. Or
-            OUT/NAME has prepared captions, but `captions` or `layout="plain"` was requested.
+        ConfigError: The name is invalid; OUT/NAME is another kind of folder; it has features of another encoder; or it
+            has prepared captions, but `captions` or `layout="plain"` was requested.
     """
     if Path(name).name != name:
         raise ConfigError(f"name {name!r} is not the name of a folder; choose a plain --name, such as 'mine'")
@@ -179,7 +179,7 @@ def _videos_of_captions(
 ) -> tuple[dict[str, VideoRecord], list[Label]]:
     """Return the videos of captions by id, and one caption for each video that is not in the library.
 
-    A video that was joined from pieces is in the library if all its pieces are.
+    A video that was joined from pieces counts as being in the library if all its pieces are in the library.
     """
     pieces = read_pieces(target.merged_videos) if target.merged_videos.is_file() else {}
     videos: dict[str, VideoRecord] = {}
@@ -203,8 +203,8 @@ def _videos_of_captions(
 def _video_ids(paths: Sequence[str], layout: ExportLayout) -> dict[str, str]:
     """Return the name of each video in the data set, by path.
 
-    It is the stem if all stems are unique, else the file name if all are unique, else the relative path. In the
-    standard layout, names cannot contain white space or `#`, so these characters are percent-encoded.
+    The name is the stem if all stems are unique, else the file name if all file names are unique, else the relative
+    path. In the standard layout, names cannot contain white space or `#`, so these characters are percent-encoded.
     """
     common = os.path.commonpath([os.path.dirname(path) for path in paths])
     choices = (

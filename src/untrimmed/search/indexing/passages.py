@@ -42,7 +42,7 @@ class PassageStep:
     source: str
     done_s: float = 0.0
     passages: int | None = None
-    removed: int = 0  # number of earlier passages that are gone, if the video has fewer passages than before
+    removed: int = 0  # by how many the number of passages decreased; 0 if it did not
     warnings: tuple[str, ...] = ()
     failure: str = ""
 

@@ -116,8 +116,9 @@ class Indexer:
         self._sampling = settings.sampling
         self._fps = settings.fps
         self._with_thumbnails = settings.thumbnails
-        # The calling thread updates `_by_path` and `_by_hash`. The decoding thread is ahead of it. So this thread
-        # predicts in `_copies` how many records will have a content when the calling thread reaches the same file.
+        # The calling thread updates `_by_path` and `_by_hash`. The decoding thread is ahead of it. So the decoding
+        # thread predicts in `_copies` how many records will have a given content when the calling thread reaches the
+        # same file.
         self._by_path = {record.path: record for record in index.scan()}
         # records with the current sampling, by content hash, then by id
         self._by_hash: dict[str, dict[str, VideoRecord]] = {}
@@ -138,7 +139,8 @@ class Indexer:
         """Index files, and return the report. A file that cannot be used does not affect the others.
 
         Args:
-            workers: Decode and encode the files. This process then only recognises known files and commits.
+            workers: Decode and encode the files. If they are given, this process only recognises known files and
+                commits.
             pictures_fps: The frame rate of folders of pictures.
             add_thumbnails: Whether to decode known files without thumbnails again. They are not encoded again.
         """

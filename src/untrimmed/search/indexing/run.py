@@ -40,7 +40,7 @@ def index_files(
         choose_encoder: Returns the encoder for a library with these settings.
         replace_empty: Whether to ignore the settings of a library without videos.
         workers: Returns the workers that decode and encode for a library with these settings. By default, this process
-            does.
+            decodes and encodes.
         thumbnails, pictures_fps, sources: See `Library.index`.
 
     Raises:
@@ -129,7 +129,7 @@ def _sampling(encoder: Encoder, previous: Sampling | None, fps: float | None, ke
 def model_by_name(model: str | os.PathLike[str] | None, settings: Settings | None) -> SearchModel:
     """Return the training-free model with this name, or the trained model in this folder.
 
-    If `settings` is None, as for a new library, it is not checked that the model fits the library's encoder.
+    If `settings` is None (as for a new library), the function does not check that the model fits the library's encoder.
 
     Raises:
         CheckpointError: The folder has no model, or a damaged one.

@@ -85,7 +85,7 @@ class Failure:
 class FileToIndex:
     """A file to index, and the library's record of the video at its path, if there is one.
 
-    `pictures_fps` is the frame rate of folders of pictures; None if such folders are not videos.
+    `pictures_fps` is the frame rate of folders of pictures; None if such folders do not count as videos.
     """
 
     path: Path
@@ -227,8 +227,8 @@ def decode(
 def _hash(file: FileToIndex, sampling: str, stop: Event) -> HashedFile:
     """Return the hash of a file.
 
-    If the time and size of the file are those in its record, and the sampling is unchanged, the hash is taken from the
-    record and the file is not read.
+    If the file's time and size match its record, and the sampling is unchanged, the hash is taken from the record and
+    the file is not read.
     """
     path = file.path
     record = file.record
@@ -304,7 +304,7 @@ class FileEncoder:
         """Encode a file. If its digest is in `digests`, return only its hash; if it cannot be used, return a failure.
 
         Raises:
-            IndexMismatchError: The encoder that this process loads is not the library's.
+            IndexMismatchError: The encoder that this process loads is not the library's encoder.
         """
         steps = decode(
             file,

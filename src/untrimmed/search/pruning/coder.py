@@ -1,7 +1,7 @@
 """Read the quantized codes of blocks from disk. If there are none, build them in a background thread.
 
-Building the codes of a video takes as long as comparing it with dozens of queries. So they are built only from the
-third search on, and no search waits for them: until they are ready, searches read the vectors themselves.
+Building the codes of a video takes as long as comparing it with dozens of queries. So missing codes are built only from
+the third search on, and no search waits for them: until codes are ready, searches read the vectors themselves.
 """
 
 import atexit
@@ -55,9 +55,9 @@ class Coder(Generic[B]):
     def request(self, blocks: Sequence[B], build: Callable[[B], Codes], *, many: bool = False) -> bool:
         """Record a search, and return whether it should use codes. After a few searches, start to build missing codes.
 
-        `many` is whether the search ranks many videos. Then the first search already uses codes on disk; otherwise
-        codes are used after a few searches. If codes prune too few videos, only every `_TRIAL_INTERVAL`-th search uses
-        them.
+        `many` is whether the search ranks many videos. If so, even the first search uses codes that are on disk. If
+        not, codes are used only after a few searches. If codes prune too few videos, only every `_TRIAL_INTERVAL`-th
+        search uses them.
 
         Raises:
             DamagedError: A file is damaged.
@@ -103,7 +103,7 @@ class Coder(Generic[B]):
         return coded
 
     def axes(self, branch: str, vectors: Float[np.ndarray, "R D"]) -> Axes:
-        """Return the axes of a branch: those on disk, or else new axes that are fitted to these vectors."""
+        """Return the axes of a branch on disk, or if there are none, new axes that are fitted to these vectors."""
         if _process_ends.is_set():
             raise _ProcessEndsError
         for files, _ in [*self._files.values()]:

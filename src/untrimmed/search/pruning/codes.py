@@ -37,7 +37,7 @@ _LINE = 64  # bytes in a cache line of the processor
 
 @dataclass(frozen=True)
 class Axes:
-    """The directions on which rows are projected: the `CODED` directions of largest variance, then the others.
+    """The directions onto which rows are projected: the `CODED` directions of largest variance, then the others.
 
     In each of the two parts, the directions are rotated at random.
     """
@@ -201,7 +201,7 @@ class CodedVideos:
     def bounds_by_codes(
         self, probe: Probe, videos: Int[np.ndarray, " N"]
     ) -> tuple[Float32[np.ndarray, " N"], Float32[np.ndarray, " N"]]:
-        """Return the largest product of a query with each video, from codes, and an upper bound of the exact one."""
+        """Return two arrays: each video's largest product with a query, computed from codes, and its upper bound."""
         from untrimmed.search.pruning.kernels import best_codes
 
         videos = self._checked_indices(videos)

@@ -15,7 +15,7 @@ import numpy as np
 from numba import types
 
 ROUNDING = np.float32(1e-6)  # tolerance for rounding errors of sums in float32
-# number of bytes of a row's codes, `CODED` / 2; a literal, because numba does not notice changes of another file
+# number of bytes of a row's codes, `CODED` / 2; a literal, because numba does not notice changes in another file
 HALF = 160
 
 _F4 = types.float32
@@ -52,7 +52,7 @@ def compiled(*signature: Any, **options: Any) -> Callable[[Any], Any]:
 @no_type_check
 def _product_of_codes(codes, row, low, high, query_sum):
     total = np.int32(0)
-    for place in range(HALF):  # a constant makes the loop twice as fast
+    for place in range(HALF):  # a constant number of steps makes the loop twice as fast
         pair = codes[row, place]
         total = np.int32(total + np.int32(np.uint8(pair & np.uint8(15))) * np.int32(low[place]))
         total = np.int32(total + np.int32(np.uint8(pair >> np.uint8(4))) * np.int32(high[place]))
@@ -82,7 +82,9 @@ def _sum(low, high):
 def best_codes(
     codes, unit, rest_length, first_row, videos, query, query_unit, query_rest, row_error, query_error, best, upper
 ):
-    """Write the largest product of video videos[i] to best[i], and an upper bound of the exact value to upper[i].
+    """Write the largest product of the query with a row of video videos[i] to best[i].
+
+    An upper bound of the exact product is written to upper[i].
 
     Products are computed from codes. Their error is at most query_rest * rest_length + row_error * unit + query_error.
     """

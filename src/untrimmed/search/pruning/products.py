@@ -7,7 +7,7 @@ from jaxtyping import Float, Float16, Float32, Float64
 from untrimmed.search.pruning.threads import share_work
 
 ROUNDING = 2e-3  # upper bound of the error of float16 products of vectors up to unit length
-LANES = 16  # numbers per SIMD register; rows are padded to a multiple of it
+LANES = 16  # numbers per SIMD register; rows are padded to a multiple of this
 _LOW = 2.0**11  # scale of rounding errors in `halves`, because float16 has 11 significant bits
 _ROWS_AT_A_TIME = 2**13  # number of rows that a thread multiplies at a time
 
@@ -25,7 +25,7 @@ def halves(sentence: Float[np.ndarray, " D"]) -> Float16[np.ndarray, "2 E"]:
 
 def exact_products(rows: Float16[np.ndarray, "T E"], both: Float16[np.ndarray, "2 E"]) -> Float64[np.ndarray, " T"]:
     """Return the products of rows with a sentence, as exact as in float32. `both` is the result of `halves`."""
-    # twice as fast as one call with both halves
+    # two calls are twice as fast as one call with both halves
     high, low = (products(rows, both[half : half + 1])[:, 0] for half in (0, 1))
     return high + low / _LOW
 

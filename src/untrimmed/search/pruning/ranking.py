@@ -1,7 +1,7 @@
 """Rank videos by exact scores, which are computed only for few candidates.
 
-The upper bound of a video's score is a sum over the query's vectors: of the largest product of each with a row (vector)
-of the video.
+The upper bound of a video's score is a sum over the query's vectors. Each vector contributes its largest product with a
+row (vector) of the video.
 
 1. The 4-bit codes of all rows give a first upper bound, unless bounds were computed for many queries together.
 2. The 8-bit rows of the remaining candidates give a closer bound. They are multiplied with one query vector after
@@ -59,7 +59,7 @@ def run_ranking(ranking: RankingSteps[B, T], exact: ScoreFunction[B]) -> T:
 def ranked_by_bounds(
     videos: Selection[B], stages: Sequence[BoundStage[B]], limit: int
 ) -> RankingSteps[B, list[RankedVideo]]:
-    """Return the `limit` best videos, best first, and all further videos with the score of the last.
+    """Return the `limit` best videos, best first, plus any others that tie with the last of them.
 
     The first stage computes bounds for all videos. Then exact scores of a few likely videos are computed. Each further
     stage computes closer bounds for the videos that can still reach these scores.
@@ -92,10 +92,10 @@ def ranked_by_bounds(
 def ranked_by_rough_scores(
     videos: Selection[B], rough: ScoreFunction[B], limit: int, *, rounding: float
 ) -> RankingSteps[B, list[RankedVideo]]:
-    """Return the `limit` best videos, best first, and all further videos with the score of the last.
+    """Return the `limit` best videos, best first, plus any others that tie with the last of them.
 
-    `rounding` is the largest error of approximate scores that are at most 1. If the largest score is above 1, the error
-    is multiplied by it.
+    `rounding` is the largest error of approximate scores that are at most 1. If the largest absolute score is above 1,
+    the error is multiplied by that score.
     """
     if not len(videos) or limit < 1:
         return []
@@ -201,7 +201,7 @@ def _scored(videos: Selection[B]) -> RankingSteps[B, Float[np.ndarray, " _"]]:
 
 
 def _largest(values: Float[np.ndarray, " N"], count: int) -> Bool[np.ndarray, " N"]:
-    """Return a mask of the `count` largest finite numbers, and of all numbers equal to the last of them.
+    """Return a mask of the `count` largest finite numbers, and of all numbers equal to the smallest of these.
 
     If fewer than `count` numbers are finite, all are selected.
     """

@@ -171,7 +171,9 @@ def _pair_evidence(
     among: Collection[str] | None,
     fusion: FusionSettings,
 ) -> Callable[[Hit], Hit]:
-    """Return a function that adds evidence to both moments of each pair: passages in a moment that match its sentence.
+    """Return a function that adds evidence to both moments of each pair.
+
+    The evidence for a moment consists of the passages in it that match the sentence for this moment.
 
     Pairs are ranked by pictures only, so passages explain a pair but do not raise its score.
     """
@@ -240,7 +242,7 @@ def rank_all(
     limit: int,
     within: str | os.PathLike[str] | None = None,
 ) -> list[dict[Path, float]]:
-    """Return, for each sentence, the best videos with their scores, or no videos if the encoder knows no word of it.
+    """Return, for each sentence, the best videos with their scores; no videos if the encoder knows none of its words.
 
     Raises:
         ConfigError: `sentences` is not a list of texts, or a sentence is empty.
@@ -271,15 +273,15 @@ def relevance(
 ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
     """Return times of one video in seconds, and the relevance of its pictures at each time, for display.
 
-    If the query has `then`, the relevance is that for the first moment. A curve over frames is smoothed with a Gaussian
-    of half a second; scores and moments are computed from the raw curve.
+    If the query has `then`, only the relevance for the first moment is returned. A curve over frames is smoothed with a
+    Gaussian of half a second; scores and moments are computed from the raw curve.
 
     Passages do not change the curve. If only passages are searched, the relevance is the strength of the best matching
     passage at each time, or 0.
 
     Raises:
-        ConfigError: The sentence is empty, or the encoder knows no word of it or of `then`, or only passages are
-            searched and the library has none.
+        ConfigError: The sentence is empty; the encoder knows no word of the sentence or no word of `then`; or only
+            passages are searched and the library has none.
         UnknownNameError: The video, or the video of a place, is not in the library.
     """
     query = query if isinstance(query, Query) else Query(query)
@@ -347,7 +349,7 @@ class _WeightedQuery:
     ) -> PreparedQuery:
         """Return the query, prepared for the corpus of a model, the corpus of frames, or both.
 
-        `model` and `frames` load a corpus. They are called only if it is needed.
+        `model` and `frames` each load a corpus. Each is called only if its corpus is needed.
         """
         if self.then is None and not self.exclusions and len(self.terms) == 1:
             (term,) = self.terms
@@ -367,8 +369,8 @@ class _WeightedQuery:
 def _terms(view: View, encoded: _EncodedQuery) -> list[_WeightedTerm]:
     """Return the sentence and the example as terms. The weight of each term is divided by the spread of its scores.
 
-    For a training-free model, the two vectors are added to one term. A trained model needs words, which the example
-    does not have, so the example is compared with frames.
+    For a training-free model, the sum of the two vectors is the only term. A trained model needs words, which the
+    example does not have, so the example is compared with frames.
     """
     text = encoded.text
     if encoded.example is None:

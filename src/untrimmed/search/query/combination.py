@@ -56,8 +56,9 @@ class CombinedQuery(PreparedQuery):
     """Several prepared queries as one. With `then`, the query finds pairs of moments.
 
     The score of a time is the weighted mean of the terms minus a penalty. The penalty is the weight `without` times the
-    largest excess of an exclusion's curve over its usual score. The largest excess is searched in the same shot, or, if
-    `nowhere` is set, in the whole video. The score of a video is the score of its best time.
+    largest amount by which an exclusion's curve exceeds the exclusion's usual score. This maximum is taken over the
+    shot that contains the time, or over the whole video if `nowhere` is set. The score of a video is the score of its
+    best time.
 
     With `then`, the score of a video is the score of its best pair of times. The second time is at most `within_s`
     seconds after the first. The score of a pair is the weighted mean of the scores of both times.
@@ -263,7 +264,7 @@ class CombinedQuery(PreparedQuery):
 def best_earlier_times(
     values: Curve, times_s: Curve, within_s: float
 ) -> tuple[Int[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-    """Return, for each time, the index and value of the best of the earlier times up to `within_s` seconds before.
+    """Return the index and value of the best time in the `within_s` seconds before each time.
 
     If there is no such time, the value is minus infinity. Of equal values, the earliest is chosen.
 

@@ -17,7 +17,7 @@ from untrimmed.span import Evidence, MatchedWord
 from untrimmed.types import TextFeatures
 
 PASSAGES_OF_VIDEO = 8
-_VIDEOS_OF_WORDS = 25  # words find passages in at least this many videos
+_VIDEOS_OF_WORDS = 25  # the search for words returns at most this number times `per_video` passages
 _PASSAGES_BY_MEANING = 3  # largest number of passages of a video that are found by meaning
 _LEAST_VIDEOS = 20
 _MAX_AMONG = 2000  # if there are more allowed videos, passages of other videos are removed after the search
@@ -62,7 +62,7 @@ class ScoredPassage:
 
     @property
     def moment_spans(self) -> list[tuple[float, float]]:
-        """The spans of moments: one for each place of a phrase in quotes, or else the span of the whole passage."""
+        """The spans of moments: one per place of a phrase in quotes, or (without phrases) the whole passage."""
         return (self.query.phrases and self.spans) or [self.whole_span]
 
     @property
@@ -76,7 +76,11 @@ class ScoredPassage:
         return [self._span(place[0].start, place[-1].end) for place in places if place]
 
     def _span(self, start: int, end: int) -> tuple[float, float]:
-        """Return the span of `text[start:end]`: from its first to its last word, or of the parts that contain it."""
+        """Return the span of `text[start:end]`.
+
+        The span begins with its first word and ends with its last word. If the times of these words are unknown, it is
+        the span of the sentence's parts that contain the text.
+        """
         first, last = self._times(start, start + 1)[0], self._times(end - 1, end)[1]
         if first is not None and last is not None:
             return first, last
@@ -116,8 +120,8 @@ def find_passages(
 ) -> PassagesByVideo:
     """Return, for each video, up to `per_video` passages that match a text strongly enough, strongest first.
 
-    At most `limit` videos are found by words, and about as many by meaning. If the text has phrases in quotes, all
-    returned passages contain them.
+    In each mode, at most `limit` videos (20 if `limit` is smaller) are found by words, and about as many by meaning. If
+    the text has phrases in quotes, all returned passages contain them.
     """
     by_video: dict[str, list[ScoredPassage]] = {}
     for mode in part.modes:
@@ -179,7 +183,7 @@ def _meanings(
     by_meaning: Collection[str],
     settings: FusionSettings,
 ) -> tuple[dict[tuple[str, int], float], set[tuple[str, int]]]:
-    """Return the similarity in meaning of each passage of these videos and the query, from 0 to 1.
+    """Return the similarity in meaning, from 0 to 1, between the query and each passage of these videos.
 
     Also return the most similar passages of each video in `by_meaning`, if their similarity is at least
     `least_strength`.

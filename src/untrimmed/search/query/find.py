@@ -21,7 +21,7 @@ from untrimmed.search.store.records import VideoRecord
 from untrimmed.types import FrameFeatures, Moment
 
 _SAME_SPAN = 0.5  # moments in two copies of a file are near-duplicates if their IoU is at least this
-_GROWTH = 4  # if there are too few hits, this many times as many videos are ranked
+_GROWTH = 4  # if there are too few hits, the number of ranked videos is multiplied by this
 
 
 def find(
@@ -165,7 +165,7 @@ def _hit(
 
 @dataclass(frozen=True, eq=False)
 class _ShownMoment:
-    """A moment in the result, with which later moments are compared. `index` is that of its hit."""
+    """A moment in the result, with which later moments are compared. `index` is the index of its hit."""
 
     index: int
     content: str

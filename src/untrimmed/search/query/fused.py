@@ -28,7 +28,7 @@ from untrimmed.span import Evidence, Moment
 _TOGETHER_S = 3.0  # passages that match different parts of a query belong together if the gap is at most this
 _SNAP_S = 0.5  # a moment is extended beyond its passage to a shot change that is at most this far away
 _MAX_PASSAGES = 80  # largest number of passages of a video if all of its moments are requested
-_EDGE_S = 1e-3  # in a curve of passages, the strength rises in this time at the start of a passage
+_EDGE_S = 1e-3  # in a curve of passages, the strength rises and falls within this time before and after a passage
 _SAMPLE_SIZE = 16  # number of videos from which the usual relevance of frames is estimated
 
 T = TypeVar("T")
@@ -233,7 +233,7 @@ class FusedQuery:
         return _VideoWithPassages(candidate, tuple(moments))
 
     def _group_at(self, video_id: str, passage: ScoredPassage) -> list[ScoredPassage]:
-        """Return this passage, and the strongest passage for each other part of the query at about the same time."""
+        """Return this passage and, for each other part of the query, the strongest passage at about the same time."""
         span = passage.match.sentence.passage
         group = [passage]
         for by_video in self.matches:
@@ -263,7 +263,7 @@ class FusedQuery:
     def _moments(
         self, video_id: str, video: _VideoWithPassages | None, cutoff: Cutoff, *, is_required: bool
     ) -> list[Moment]:
-        """Return the moments of a video that do not overlap, best first."""
+        """Return moments of a video, best first. They do not overlap."""
         duration_s = self.view.records.of(video_id).duration_s
         limit = None if cutoff.moments == "all" else cutoff.moments
         candidates = [moment.widened(cutoff.min_moment_s, duration_s) for moment in (video.moments if video else ())]
@@ -282,7 +282,7 @@ class FusedQuery:
         return moments[:limit]
 
     def _coarse_curve(self, video_id: str, seen: dict[str, float], points: int) -> tuple[float, ...]:
-        """Return the curve of a hit. If frames are searched, its maximum is their score."""
+        """Return the curve of a hit. If frames are searched, the maximum of the curve is the score of the frames."""
         curve = self._if_answered(partial(self.relevance, video_id))
         if curve is None:
             return ()

@@ -18,9 +18,9 @@ class FusionSettings:
     least_strength: float = 0.35
     # A passage of strength 1 raises the score by this many standard deviations of the relevance of frames.
     weight: float = 10.0
-    # If the best frame of the library shows the sentence with at least this confidence, the sentence is probably about
-    # a picture. Strengths below `full_strength` are then multiplied by this factor, unless the frames at the passage
-    # agree with it.
+    # If the best frame of the library shows the sentence with at least the confidence `sure`, the sentence is probably
+    # about a picture. In this case, a strength below `full_strength` is multiplied by `factor_if_sure`, unless the
+    # frames at the passage agree with it.
     sure: float = 0.7
     factor_if_sure: float = 0.2
     full_strength: float = 0.75
@@ -39,8 +39,8 @@ class FusionSettings:
 class FusionCandidate:
     """A video with the score of its frames, and the strength of its best passage (0 if it has none).
 
-    `seen` is the score of the frames of the whole video, `seen_at_passage` that of the frames at the best passage. Both
-    are None if frames are not searched.
+    `seen` is the score of the frames of the whole video. `seen_at_passage` is the score of the frames at the best
+    passage. Both are None if frames are not searched.
     """
 
     video_id: str
@@ -54,8 +54,8 @@ def fuse(
 ) -> dict[str, float]:
     """Return the score of each candidate. `deviation` is the standard deviation of the relevance of frames.
 
-    - calibrated: `seen_at_passage` + `weight` * strength * deviation, or `seen` if that is larger. So a video without
-      passages has the score of its frames.
+    - calibrated: `seen_at_passage` + `weight` * strength * deviation, or `seen` if `seen` is larger. So a video without
+      matching passages keeps the score of its frames.
     - reciprocal rank: the sum of 1 / (k + rank) over the ranking by frames and the ranking by passages.
 
     Without frames, the score is the strength.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Picture: TypeAlias = UInt8[np.ndarray, "Y X 3"]
 else:
-    Picture = Any  # an array, without importing numpy, which a search through the service does not need
+    Picture = Any  # an array; numpy is not imported, because a search through the service does not need it
 
 Day: TypeAlias = date | datetime | str
 GroupBy: TypeAlias = Literal["video", "moment"]
@@ -159,7 +159,7 @@ Weight: TypeAlias = Annotated[float, Spec("How much this part counts.", above=0,
 
 @dataclass(frozen=True, kw_only=True)
 class Weights:
-    """Weights of the parts of a query. The last three weights are those of Rocchio (1971)."""
+    """Weights of the parts of a query. The last three are the weights in Rocchio's formula (1971)."""
 
     text: Weight = 1.0
     then: Weight = 1.0

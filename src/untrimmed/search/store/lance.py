@@ -70,7 +70,7 @@ def commit_first(
 def ignored_conflicts() -> Iterator[None]:
     """Ignore conflicts with other machines in a `with` block.
 
-    The block's work must be unnecessary or possible later.
+    Use it only for work that can be skipped or done later.
     """
     try:
         yield

@@ -36,7 +36,7 @@ _ADVICE = {
 class LanceTable:
     """A table of a library. A process that writes must hold the library's lock (`VideoIndex`)."""
 
-    columns: ClassVar[tuple[Sequence[str], ...]]  # the names of the columns, also in older versions
+    columns: ClassVar[tuple[Sequence[str], ...]]  # for each version of the table's format, the names of its columns
     rows_per_fragment: ClassVar[int]  # largest size of a fragment, which also limits the rows that a merge rewrites
 
     def __init__(self, folder: Path, name: str, *, follow: bool = True, version: int | None = None):

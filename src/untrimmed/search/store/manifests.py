@@ -67,7 +67,10 @@ class _Stderr:
                 os.dup2(self._log.fileno(), 2)
 
     def restore(self) -> None:
-        """End one call of `redirect`. The last call restores stderr and writes the text to it, unless Rust panicked."""
+        """End one call of `redirect`.
+
+        The last call restores stderr. Unless Rust panicked, it also writes the redirected text to stderr.
+        """
         with self._lock:
             self._num_users -= 1
             if self._num_users == 0:

@@ -61,7 +61,7 @@ class LibraryPart:
         """Return the files that belong to this part.
 
         The part of a file depends on its path relative to the first folder in `paths` that contains it. If `paths`
-        contains the file itself, it depends on the file's name.
+        contains the file itself, the part depends on the file's name.
         """
         roots = [absolute(path) for path in paths]
         return tuple(file for file in files if self.contains(_relative(file, roots)))
@@ -115,8 +115,8 @@ def merge(out: Path, folders: Sequence[Path], *, progress: Callable[[int, int], 
 
     Videos at the same path in several libraries become one row, with the content that was indexed last and the id from
     the first of these libraries. Copies of a file at different paths keep their rows. If a file was moved (it is no
-    longer at one path, and was later indexed at another), its two rows become one. The result is the same as that of
-    indexing all files into one library.
+    longer at one path, and was later indexed at another), its two rows become one. The result is the same as if all
+    files had been indexed into one library.
 
     Raises:
         ConfigError: There is nothing to merge, or a library is merged into itself.
@@ -201,7 +201,10 @@ def _moves(copies: Sequence[_MergedRow]) -> Iterator[tuple[_MergedRow, _MergedRo
 
 
 def _with_unique_ids(rows: Iterable[_MergedRow]) -> Iterator[_MergedRow]:
-    """Yield rows with unique ids. A repeated id, as in a copy of a library, becomes a hash, the same in each merge."""
+    """Yield rows with unique ids.
+
+    A repeated id (as in a copy of a library) is replaced by a hash, which is the same in each merge.
+    """
     ids: set[str] = set()
     for row in rows:
         while row.record.video_id in ids:

@@ -2,8 +2,8 @@
 
 A *reading* is everything that one source read from one video. It is added in one commit, so it is never stored in part.
 A new reading of the same video and source replaces the old one: the next commit removes the old reading, which is
-ignored until then. Each reading has one additional row with the number -1, which describes the reading. Because of it,
-a video without text is not read again. When a file is moved, its passages are kept. If the content of a file has
+ignored until then. Each reading has one additional row with the number -1, which describes the reading. Because of this
+row, a video without text is not read again. When a file is moved, its passages are kept. If the content of a file has
 changed, its passages are ignored until the next indexing run replaces them.
 
 Lance has two inverted indices of words: one for spoken passages and one for written passages. Rows of recent commits
@@ -158,8 +158,8 @@ class PassageTable(LanceTable):
     ) -> list[PassageMatch]:
         """Return the `limit` passages with the highest BM25 scores for the words of a query.
 
-        Each contains all phrases of the query, and at least one of its words. If `among` is given, only videos with
-        these ids are searched.
+        Each passage contains all phrases of the query, and at least one of the query's words. If `among` is given, only
+        videos with these ids are searched.
         """
         table = self._open_table()
         if table is None or not query.words or (among is not None and not among):
@@ -393,7 +393,7 @@ def _row(reading: StoredReading, number: int, stored: StoredPassage) -> _Row:
     passage = stored.sentence.passage
     row: _Row = dict.fromkeys(_COLUMNS)
     row |= {"reading": reading.reading_id, "video_id": reading.video_id, "number": number}
-    row["start_s"] = float(passage.start_s)  # a source may give an integer or a number of NumPy
+    row["start_s"] = float(passage.start_s)  # a source may give an integer or a NumPy number
     row[reading.mode] = indexed_text(passage.text)
     row["content"] = _sealed(row, json.dumps(astuple(stored.sentence), default=float).encode())
     if len(stored.vector):

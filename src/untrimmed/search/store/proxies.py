@@ -1,6 +1,6 @@
 """The cached proxies of a library: one file for each span that was played.
 
-Its name consists of the hash of the video, the span, and the hash of the proxy itself.
+The name of a file consists of the hash of the video, the span, and the hash of the proxy itself.
 
 A service writes proxies and deletes the oldest (`untrimmed.server.proxies`). A writer of the library deletes the
 proxies of videos that are no longer in the library.
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 PROXIES = "proxies"
-_MAX_UNFINISHED_S = 3600.0  # the service that wrote an older unfinished file was killed
+_MAX_UNFINISHED_S = 3600.0  # if an unfinished file is older than this, the service that wrote it was killed
 
 
 def proxy_name(content_hash: str, start_s: float, end_s: float) -> str:
@@ -22,7 +22,7 @@ def proxy_name(content_hash: str, start_s: float, end_s: float) -> str:
 
 
 def named_by_hash(proxy: Path, name: str) -> Path:
-    """Return the path for a whole proxy: `name` and the hash of the file's content. Raises: OSError."""
+    """Return the path for a complete proxy: `name` and the hash of the file's content. Raises: OSError."""
     with proxy.open("rb") as stream:
         digest = hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=8))
     return proxy.with_name(f"{name}-{digest.hexdigest()}")

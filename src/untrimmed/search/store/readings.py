@@ -46,7 +46,7 @@ def read_readings_copy(folder: Path, commit: list[Any] | None) -> list[StoredRea
 
 
 def write_readings_copy(folder: Path, version: int, readings: list[StoredReading]) -> None:
-    """Write the copy of the readings, if they are those of the newest version and the folder is writable."""
+    """Write the copy of the readings, if they belong to the newest version and the folder is writable."""
     with contextlib.suppress(OSError):
         commit = newest_commit(folder, PASSAGES)
         used = [reading for reading in readings if reading.num_passages]

@@ -40,10 +40,10 @@ _SETTINGS = "library.json"
 _CHECKSUM = "checksum"  # key in library.json: checksum of the other values
 _COPY = "records.json"
 _get_path = attrgetter("path")
-# At least one of these fields changes when a video's frame vectors change. Path and model are not among them, so a
-# corpus does not read a video again if only these change.
+# At least one of these fields changes when a video's frame vectors change. Path and model are not among these fields,
+# so a corpus does not read a video again if only path or model change.
 _get_content = attrgetter("content_hash", "sampling", "encoder_identity", "indexed_at", "num_frames", "duration_s")
-_LAST_VERSION = (1 << 64) - 1  # the name of a manifest is this number minus its version, so the newest sorts first
+_LAST_VERSION = (1 << 64) - 1  # the name of a manifest is this number minus the version, so the newest sorts first
 
 RESTORE = "restore the folder from a copy, or index into another --library"
 OTHER_VERSION = "was made by an earlier development version of untrimmed; index again into another --library"
@@ -383,7 +383,7 @@ def read_copy(file: Path, commit: list[Any] | None) -> list[dict[str, Any]] | No
 
 
 def write_records_copy(folder: Path, version: int, records: list[VideoRecord]) -> None:
-    """Write the copy of the records, if they are those of the newest version and the folder is writable.
+    """Write the copy of the records, if they belong to the newest version and the folder is writable.
 
     An identical copy is not written again, because writing megabytes takes longer than most searches.
     """

@@ -302,7 +302,7 @@ def _row(video: StoredVideo) -> pa.Table:
 
 def _record_digest(record: VideoRecord) -> str:
     types = {"str": str, "int": int, "float": float, "bool": bool}  # for example, a column of floats contains 1.0 for 1
-    # if the timing is unknown, the digest is the same as in older libraries, which do not store it
+    # if the timing is unknown, the digest is the same as in older libraries, which store no timing
     stored = [field for field in fields(record) if record.frame_rate or field.name not in _UNKNOWN]
     values = [types[str(field.type)](getattr(record, field.name)) for field in stored]
     return xxhash.xxh3_64_hexdigest(repr(values).encode())
