@@ -161,7 +161,7 @@ def _joined_costs(tables: Mapping[str, EfficiencyTable], settings: RunSettings, 
             notes |= dict.fromkeys(f"{table_name}: {note}" for note in _section_notes(grid, table))
     columns = dict.fromkeys(column for row in cells.values() for column in row)
     lines = tuple((name, *(row.get(column, "-") for column in columns)) for name, row in cells.items())
-    title = f"The table joins {', '.join(tables)}. From each, it shows only the costs for the largest corpus"
+    title = f"The table joins {', '.join(tables)}. From each table, it shows only the costs for the largest corpus"
     return Grid(title, ("", *columns), lines, tuple(notes), num_labels=1)
 
 

@@ -252,13 +252,13 @@ EFFICIENCY_NOTES = {
     "flops_g": "FLOPs: the cost of encoding one video of 128 frames and one query of 30 words. A multiplication and an "
     "addition count as two FLOPs. Only products with learned weights are counted; the products inside attention have a "
     "separate column. We do not count the layers that predict RAL's distributions, because only training uses them. "
-    "The papers count GMMFormer, GMMFormer v2 and RAL in the same way. For MS-SL they print 1.29: the cost of encoding "
-    "one query and matching it with 656 vectors of each of 2,500 videos (1.31 in our count).",
+    "The papers count GMMFormer, GMMFormer v2 and RAL in the same way. For MS-SL, they print 1.29 instead: the cost of "
+    "encoding one query and matching it with 656 vectors of each of 2,500 videos (1.31 in our count).",
     "memory_mb": "MB: the size of the float32 vectors that a query is compared with, for videos of 128 frames (656 "
     "vectors in MS-SL, 33 in GMMFormer, 160 in GMMFormer v2). Most papers print a tenth of this size (12.67 is "
-    "2,500 x 33 x 384 x 4 bytes / 10^7). For MS-SL they use videos of 123 frames. Only ProtoPRVR's table 1 prints "
-    "the full size.",
-    "matching_g": "Matching: two FLOPs per stored number. The paper rounds to two decimals.",
+    "2,500 x 33 x 384 x 4 bytes / 10^7). For MS-SL, the printed size is for videos of 123 frames. Only ProtoPRVR's "
+    "table 1 prints the full size.",
+    "matching_g": "Matching: two FLOPs per stored number. ProtoPRVR's paper rounds to two decimals.",
     "runtime_ms": "Time: the median time from the word features of a query to its 100 best videos, on the "
     "processor of the machine that made this page. The papers used an RTX 3080 Ti or 3090. The times in "
     "docs/benchmarks.md are from another processor.",
