@@ -19,7 +19,7 @@ WordSet = frozenset[str]
 
 
 def count_ambiguous(annotations: Sequence[Annotation]) -> tuple[int, int]:
-    """Return two counts: captions with an equal caption in another video, and captions with an equal or similar one.
+    """Return how many captions have an equal caption in another video, and how many have an equal or similar caption.
 
     Texts are equal if they have the same words in the same order. Case, white space and punctuation are ignored. Texts
     are similar if their word sets have a Jaccard index of at least `MIN_OVERLAP`.

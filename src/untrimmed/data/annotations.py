@@ -29,7 +29,7 @@ class Annotation:
 
     @property
     def main_moment(self) -> Span | None:
-        """The most frequent span, or the first of several equally frequent ones.
+        """The most frequent span, or the first of several equally frequent spans.
 
         >>> Annotation("v", "v#enc#0", "a dog", ((0.0, 5.0), (5.0, 10.0), (5.0, 10.0))).main_moment
         (5.0, 10.0)

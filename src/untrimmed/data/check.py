@@ -53,7 +53,7 @@ def check_dataset(
             captions[split] = read_split(name, root, split)
         except UntrimmedError as error:
             problems.append(str(error))
-    # a damaged file with all splits would be reported once per split
+    # if one damaged file contains all splits, report it only once
     problems = list(dict.fromkeys(problems))
     for split, annotations in captions.items():
         problems += _check_captions(annotations, f"{layout.folder}, split {split}")
@@ -156,7 +156,7 @@ def _check_source(
 
 
 def _missing(source: VectorSource, what: str, missing: Sequence[str], count: int, fix: str) -> str:
-    """Return the message about missing entries. If all are missing, the message shows an id from the source."""
+    """Return the message about missing entries. If all entries are missing, the message shows an id from the source."""
     problem = f"{source.place}: no features of {len(missing):,} of {count:,} {what}s: {_first_names(missing)}"
     if len(missing) < count:
         return f"{problem}; {fix}"

@@ -153,7 +153,7 @@ class RetrievalDataset:
     def durations_s(self) -> Float[np.ndarray, " V"]:
         """The length of each video in seconds, NaN if unknown.
 
-        If the captions of a video give different lengths, the last one is used, as in JSG.
+        If the captions of a video give different lengths, the last length is used, as in JSG.
         """
         durations = {a.video: a.duration_s for a in self.annotations if a.duration_s is not None}
         return np.array([durations.get(video, np.nan) for video in self.video_ids], dtype=np.float64)
@@ -184,8 +184,8 @@ class RetrievalDataset:
     ) -> TrainingRows:
         """Return the row numbers of the videos and all their captions, in the order of a released training batch.
 
-        Videos with more frames come first, or with `sort_by="captions"` (DL-DKD) videos with more captions. Videos with
-        equal numbers stay in the given order.
+        Videos with more frames come first. With `sort_by="captions"` (DL-DKD), videos with more captions come first.
+        Videos with equal numbers stay in the given order.
         """
         order, offsets = self._captions_by_video
         counts = np.diff(offsets)
@@ -269,10 +269,11 @@ def load_shared_space(
     """Return one split whose frames and words are in the same vector space, for methods without training.
 
     By default, the CLIP vectors of DL-DKD's teacher are used if the data set has them. Each caption then has a single
-    sentence vector. Otherwise, or with `video_features`, the frames and words of the data set are used. Frames and
-    words must come from one image-text encoder, but only their widths can be checked. All frames and words are kept.
+    sentence vector. If the data set has no such vectors, or if `video_features` is given, the frames and words of the
+    data set are used. Frames and words must come from one image-text encoder, but only their widths can be checked. All
+    frames and words are kept.
 
-    The other arguments are those of `load_dataset`.
+    The other arguments are the same as for `load_dataset`.
 
     Raises:
         FeatureError: as in `load_dataset`, and for frames and words of different widths.

@@ -19,7 +19,7 @@ class Description:
 
     - Words are separated by white space.
     - `equal_elsewhere` counts captions with an equal caption in another video. `nearly_equal_elsewhere` counts captions
-      with an equal or nearly equal one (`data/ambiguity.py`).
+      with an equal or nearly equal caption in another video (`data/ambiguity.py`).
     - `moment_ratios` is a histogram of main moment length / video length. The histogram has ten bins of equal width.
       The last bin includes ratios above 1.
     """

@@ -45,8 +45,8 @@ def is_close(rows: Float[np.ndarray, "_ D"], expected: Float[np.ndarray, "*_ D"]
 def require_content(dataset: RetrievalDataset) -> None:
     """Check that a split has usable features, and log a warning if a few videos or captions are all zeros.
 
-    Only the beginning of each table is read. If the beginning is all zeros or equal to the others, the table is read
-    completely.
+    Only the beginning of each table is read. If the beginning is all zeros, or equal to the beginnings of the other
+    tables, the table is read completely.
 
     Raises: FeatureError if all videos or all captions have the same features, or if the share of all-zero videos or
         captions exceeds `MAX_ZERO_SHARE`.
@@ -83,7 +83,7 @@ def _zeros(tables: RaggedRows) -> list[int]:
 
 
 def _is_constant(tables: RaggedRows) -> bool:
-    """Whether there are several tables and all are equal, or all consist of repetitions of the same row."""
+    """Whether there are several tables, and either all are equal or all consist of repetitions of the same row."""
     heads = _heads(tables)
     if len(heads) < 2 or not is_close(heads, heads[0]):
         return False

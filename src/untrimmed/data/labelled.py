@@ -95,8 +95,8 @@ def captions_by_split(labels: Sequence[tuple[Label, str, float]], *, plain: bool
     """Return {split: captions}.
 
     `labels` are triples of a label, the name of its video in the data set, and the length of the video in seconds. If
-    the labels have no splits, `assign_splits` chooses them. With `plain`, caption ids are `<video>#<n>` as in the plain
-    layout, otherwise `<video>#enc#<n>`.
+    the labels have no splits, `assign_splits` chooses them. With `plain`, caption ids are `<video>#<n>`, as in the
+    plain layout. Without `plain`, they are `<video>#enc#<n>`.
     """
     annotations = number_captions([_annotation(label, video, duration_s) for label, video, duration_s in labels])
     if plain:

@@ -39,8 +39,8 @@ class Layout:
     def benchmark(self) -> Benchmark | None:
         """The benchmark that `benchmark.txt` names.
 
-        Without this file, the benchmark with the name of the folder or of its files, or None if there is no such
-        benchmark.
+        Without this file, the result is the benchmark with the name of the folder or of the folder's files. If there is
+        no such benchmark, the result is None.
 
         Raises: FeatureError if the file contains an unknown name.
         """

@@ -47,10 +47,10 @@ class PackSettings(metaclass=Checked):
     - `precision` is the number format in which means and norms are computed. The releases use float64 for BigFile
       folders and float32 for JSG's HDF5 files.
     - `teacher` selects how DL-DKD's student and teacher get the same number of frames; None means no teacher.
-      `conference` drops the teacher's last frames. `later` does the same, but first averages the student's frames to
-      the number of teacher frames if the teacher has fewer.
-    - `max_passages` limits the number of subtitle vectors per video. If a video has more, they are averaged like
-      frames. With 0, subtitles are not read.
+      `conference` drops the teacher's last frames. `later` does the same, but if the teacher has fewer frames than the
+      student, it first averages the student's frames to the number of teacher frames.
+    - `max_passages` limits the number of subtitle vectors per video. If a video has more vectors, they are averaged
+      like frames. With 0, subtitles are not read.
     """
 
     num_clips: int = 32
@@ -122,7 +122,7 @@ class RaggedRows:
 class TeacherFeatures:
     """CLIP vectors for DL-DKD, not normalised.
 
-    Each video has frames aligned with the student's, and each caption has one sentence vector.
+    The frames of each video are aligned with the student's frames. Each caption has one sentence vector.
     """
 
     frames: RaggedRows
@@ -174,7 +174,7 @@ class PackSources:
         if self.subtitles is not None:
             files += self.subtitles.files(videos)
         else:
-            del chosen["max_passages"]  # keeps the keys of caches from versions without subtitles
+            del chosen["max_passages"]  # so that caches from versions without subtitles keep their keys
         stamps = [_stamp(path) for path in files]
         content = json.dumps([FORMAT, chosen, videos, captions, stamps])
         return hashlib.blake2b(content.encode(), digest_size=12).hexdigest()

@@ -9,9 +9,9 @@ def segment_bounds(
 ) -> Int[np.ndarray, " B"]:
     """Return the bounds of m segments of n frames: min(round(i / m * n), n - 1) for i = 0..m.
 
-    In i / m * n, division comes first, and ties round to even. As released, the last segment does not include the last
-    frame, unless the segment would be empty. The releases compute clip bounds in float32 and frame bounds in float64.
-    The results can differ if m is not a power of two.
+    In i / m * n, division comes first, and ties round to even. As in the authors' programs, the last segment does not
+    include the last frame, unless the segment would be empty. The releases compute clip bounds in float32 and frame
+    bounds in float64. The results can differ if m is not a power of two.
 
     >>> segment_bounds(5, 4)
     array([0, 1, 2, 4, 4])
@@ -44,7 +44,7 @@ def at_most(frames: Float[np.ndarray, "T D"], max_frames: int) -> Float[np.ndarr
 
 
 def normalise(rows: Float[np.ndarray, "T D"]) -> Float[np.ndarray, "T D"]:
-    """Divide each row by its norm + 1e-5, as released. A zero row remains zero.
+    """Divide each row by its norm + 1e-5, as in the authors' programs. A zero row remains zero.
 
     >>> normalise(np.array([[3.0, 4.0], [0.0, 0.0]])).round(4)
     array([[0.6, 0.8],
@@ -68,8 +68,8 @@ def prepare_video(
 ) -> tuple[Float[np.ndarray, "L D"], Float[np.ndarray, "N D"]]:
     """Return the clip rows and frame rows of one video for a model: resampled, then normalised, float32.
 
-    As released, means are computed in float64 and clip bounds in float32. With `fixed_frames`, there are exactly
-    `max_frames` frame rows.
+    As in the authors' programs, means are computed in float64 and clip bounds in float32. With `fixed_frames`, there
+    are exactly `max_frames` frame rows.
     """
     exact = frames.astype(np.float64)
     clips = normalise(segment_means(exact, num_clips, np.float32))

@@ -137,13 +137,13 @@ class TableSource(VectorSource):
 
     @abstractmethod
     def _entry(self, name: str) -> Any:
-        """Return an entry as an HDF5 data set, a path or an array, or None if there is none."""
+        """Return an entry as an HDF5 data set, a path or an array, or None if there is no such entry."""
 
     def __contains__(self, name: str) -> bool:
         return self._entry(name) is not None
 
     def count(self, name: str) -> int:
-        """Return the number of rows of an entry. Only npz files must be read for this."""
+        """Return the number of rows of an entry. Only npz files have to be read completely for this number."""
         return self._shape(name, self._values(name))[0]
 
     def read(self, name: str) -> Float[np.ndarray, "N D"]:

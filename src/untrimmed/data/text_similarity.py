@@ -13,7 +13,7 @@ from untrimmed.data.resampling import unit_rows
 
 Pooling = Literal["mean", "last"]
 
-MAX_CAPTIONS = 20_000  # of a larger split, a sample of this size is used, which has 2e8 pairs
+MAX_CAPTIONS = 20_000  # from a larger split, this many captions are sampled (2e8 pairs)
 BLOCK_ROWS = 512
 BINS = 20_000  # bins from -1 to 1, so that the error of the median is at most 0.0001
 

@@ -113,7 +113,7 @@ def collate(case: Case) -> Arrays:
 def training_arrays(
     case: Case, *, teacher: TeacherRule | None = None, sort_by: Literal["frames", "captions"] = "frames"
 ) -> Arrays:
-    """Return the arrays of the training batch that a case recorded; with `teacher`, also the teacher's vectors."""
+    """Return the arrays of the recorded training batch. With `teacher`, they include the teacher's vectors."""
     dataset = toy_dataset(case, case.config.get("train_split", "train"), teacher)
     drawn = case.config["train_item_order"] if "train_item_order" in case.config else case.batch["train_item_order"]
     rows = dataset.training_rows(np.array(drawn), sort_by=sort_by)

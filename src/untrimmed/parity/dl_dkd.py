@@ -178,7 +178,7 @@ class DLDKDParity(RetrievalParity[DLDKD]):
     def loss_arrays(
         self, case: Case, model: DLDKD, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """Return each branch's losses and their parts, and the divergence of each query's scores from the teacher's."""
+        """Return each branch's losses and their parts, and each query's divergence from the scores of the teacher."""
         batch = case.training_batch()
         c = model.config
         index = batch.video_index

@@ -30,8 +30,8 @@ NOISE = {"register_scale": "noise_alpha", "register_shift": "noise_beta"}
 BLOCKS = {"clip_encoder": "clip", "frame_encoder": "frame"}
 
 # The first denoising step multiplies rounding errors by 204. According to the README of the golden data, two
-# implementations of the same equations differ by 1.5e-5. The README requires differences of at most 5e-5, and for
-# gradients at most a thousandth of the largest entry.
+# implementations of the same equations differ by 1.5e-5. The README allows differences of at most 5e-5. For gradients,
+# it allows at most a thousandth of the largest entry.
 LIMITS: Rules = (
     (r"expected/(registers|register_trajectory|predicted_noise|mid\.)", Tolerance(5e-5)),
     (r"expected/schedule_", Tolerance(1e-12, 1e-12)),
@@ -46,7 +46,7 @@ class DreamPRVRParity(GMMFormerV2Parity):
     """The golden cases of DreamPRVR.
 
     The network is GMMFormer v2 with other attention windows and with registers (vectors that describe the topic of a
-    video). The token that determines the weights of the parallel layers is the layers' mean.
+    video). The token that determines the weights of the parallel layers is the mean of the layers' outputs.
     """
 
     model_name = "dreamprvr"
@@ -77,7 +77,7 @@ class DreamPRVRParity(GMMFormerV2Parity):
         return NoisyDraws(case, self.recorded_ranks, NOISE)
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """List the modules whose outputs are compared: those of GMMFormer v2, the registers' inputs, and the tokens."""
+        """List the modules whose outputs are compared: GMMFormer v2's modules, the inputs of registers, and tokens."""
         part = "attachments.registers"
         taps = [
             replace(tap, theirs=tap.theirs.replace("frame_encoder_1", "frame_encoder")) for tap in super().taps(model)

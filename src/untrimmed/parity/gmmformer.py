@@ -107,7 +107,7 @@ class ConsolidatedParity(GMMFormerParity):
         return taps
 
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Return query vectors, clips, and frames. As released, frames are padded to the maximum length."""
+        """Return query vectors, clips, and frames. As in the authors' program, frames are padded to full length."""
         frames = frames_of(videos)[0]
         padding = model.config.max_frames - frames.shape[1]
         return {
@@ -132,7 +132,7 @@ class GMMFormerV2Parity(ConsolidatedParity):
         return values
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """List the modules whose outputs are compared: those of `ConsolidatedParity`, and the parallel layers."""
+        """List the modules whose outputs are compared: the modules of `ConsolidatedParity`, and the parallel layers."""
         num_layers = len(model.config.gaussian_widths)
         layers = (_layer_taps(theirs, f"{ours}.layers", num_layers) for theirs, ours in self.blocks)
         return super().taps(model) + [tap for taps in layers for tap in taps]

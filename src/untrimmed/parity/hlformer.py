@@ -29,8 +29,8 @@ class HLFormerParity(ConsolidatedParity):
     """The golden cases of HLFormer, which extends GMMFormer v2.
 
     Each block has Euclidean layers and layers in Lorentz space. The token that determines the weights of the layers is
-    the layers' mean. The additional loss `partial_order` moves captions into the cones of their videos in hyperbolic
-    space.
+    the mean of the layers' outputs. The additional loss `partial_order` moves captions into the cones of their videos
+    in hyperbolic space.
     """
 
     model_name = "hlformer"
@@ -75,7 +75,7 @@ class HLFormerParity(ConsolidatedParity):
         return values | {"lorentz_dim": case.setting("lorentz_dim")}
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """List the modules whose outputs are compared: those of `ConsolidatedParity`, all layers, and the tokens."""
+        """List the modules whose outputs are compared: the modules of `ConsolidatedParity`, all layers, and tokens."""
         taps = super().taps(model)
         for theirs, ours in self.blocks:
             for place, (kind, layers) in enumerate((("e_attns", "first"), ("h_attns", "second"))):

@@ -45,7 +45,7 @@ class HolmesParity(GMMFormerV2Parity):
     terms = ("clip_nce", "frame_nce", "query_diversity", "transport", "evidence")
 
     def common(self, case: Case) -> Case:
-        """Return the case without the prefix `dual-` in its kind, which marks networks with two query branches."""
+        """Return the case without the prefix `dual-` in its kind. The prefix marks networks with two query branches."""
         return replace(case, config=case.config | {"case": case.kind.removeprefix("dual-")})
 
     def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
@@ -90,7 +90,7 @@ class HolmesParity(GMMFormerV2Parity):
         return int(case.setting("warmup_end") if switched is None else switched[step])
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """List the modules whose outputs are compared: those of GMMFormer v2, tokens, and all layers of a block."""
+        """List the modules whose outputs are compared: GMMFormer v2's modules, tokens, and all layers of a block."""
         taps = [tap for tap in super().taps(model) if ".attn" not in tap.theirs]
         # both query towers call the same position module, whose two outputs were recorded under the same name
         if "ral" in model.attachments:
@@ -136,7 +136,7 @@ class HolmesParity(GMMFormerV2Parity):
     def watched(self, case: Case, model: TwoBranchModel, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
         """Return which queries are ambiguous at this step.
 
-        The result is empty during the warm-up, because queries are not classified until its end.
+        The result is empty during the warm-up, because queries are classified only after the warm-up.
         """
         if not self.epoch(case, step):
             return {}
@@ -168,7 +168,7 @@ class HolmesParity(GMMFormerV2Parity):
     def _row_mask(self, case: Case, name: str) -> np.ndarray | None:
         """Return the mask of the rows to compare, or None for all rows.
 
-        Padding of frames is also compared, because the token depends on it.
+        Padding of frames is also compared, because the token depends on the padding.
         """
         if name.startswith("expected/mid.frame"):
             return None

@@ -40,7 +40,7 @@ BRANCHES = ("glance", "attention", "gaze")
 CONV_BIAS = "global_conv1d.conv_layer.bias"
 CONV_WEIGHT = "global_conv1d.conv_layer.weight"
 RECALL = "video_recall_at_"
-TIE = 1e-5  # if the two best proposals' cosines differ by less, the golden data call the best proposal ambiguous
+TIE = 1e-5  # if the cosines of the two best proposals differ by less, the best proposal is ambiguous
 
 
 @parity_of("jsg")
@@ -268,7 +268,7 @@ class JSGParity(RetrievalParity[JSG]):
     def align(
         self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return both arrays without best proposals whose cosine is nearly equal to another proposal's cosine."""
+        """Return both arrays without the best proposals whose cosine nearly equals the cosine of another proposal."""
         if not name.startswith("expected/"):
             return super().align(case, name, ours, theirs, exact)
         if ours.shape != theirs.shape or not name.startswith("expected/glance_best_"):

@@ -44,7 +44,7 @@ class RALParity(GMMFormerV2Parity):
         return super().settings(case) | {"ral": ral}
 
     def loss_weights(self, case: Case) -> dict[str, float]:
-        """Return the weights of the loss terms, including those of RAL's two losses."""
+        """Return the weights of the loss terms, including the weights of RAL's two losses."""
         weights = {name: case.setting(f"{name}_weight") for name in ("proxy_matching", "distribution_alignment")}
         return super().loss_weights(case) | weights
 

@@ -42,7 +42,7 @@ def draw_combinations(worlds: Sequence[Combinations]) -> Figure:
     panels = figure.subplots(len(worlds), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, world in zip(panels, worlds, strict=True):
         _draw(axes, world)
-    # right-aligned, because long names make the axes narrower than this text
+    # right-aligned, because this text can be wider than the axes if names are long
     panels[-1].set_xlabel("validation SumR, one seed", loc="right")
     handles = [panels[-1].plot([], [], LOOK[kind][0], color=LOOK[kind][1], label=LEGEND[kind])[0] for kind in explained]
     if handles:

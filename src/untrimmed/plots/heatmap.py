@@ -108,7 +108,7 @@ def draw_heat_map(data: HeatMap) -> Figure:
     all_axes[-1].set_xlabel(f"time in {short(data.video_id, 30)} (s)")
     bar = figure.colorbar(ScalarMappable(cmap=HEAT), ax=all_axes, location="bottom", aspect=45, pad=0.03, ticks=[0, 1])
     low, high = bar.ax.set_xticklabels(["lowest", "highest"])
-    # align the text with the ends of the bar, because wider text would make the strips narrower
+    # place the text between the ends of the bar, because wider text would make the strips narrower
     low.set_horizontalalignment("left")
     high.set_horizontalalignment("right")
     bar.set_label("similarity (scaled per strip)", labelpad=-8)

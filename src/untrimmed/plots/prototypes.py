@@ -1,4 +1,4 @@
-"""Pictures of ProtoPRVR's prototypes: attention over a video and inside moments, and how often each matches best."""
+"""Pictures of ProtoPRVR's prototypes: attention over a video and inside moments, and the number of best matches."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

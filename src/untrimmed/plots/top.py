@@ -29,7 +29,7 @@ from untrimmed.plots.trained_run import TrainedRun, require_same_split
 from untrimmed.running.top import CaptionRanking, RetrievedVideo, top_videos
 from untrimmed.video.reader import frame_at, is_video_path
 
-NUM_VIDEOS = 3  # number of videos shown for a single run; with several runs, only the first video of each is shown
+NUM_VIDEOS = 3  # number of videos shown for a single run; with several runs, one video of each run is shown
 MOST_CAPTIONS = 4
 NUM_FRAMES = 6
 FRAME_PIXELS = (96, 72)  # width and height of a frame in the picture

@@ -45,7 +45,8 @@ def closest_videos(
     """Return at most `count` videos with similar captions, in ascending order.
 
     Only videos with two or more captions are chosen. The first two videos are the pair with the most similar mean
-    caption vectors. Then the video that is most similar, on average, to the chosen videos is added repeatedly.
+    caption vectors. Further videos are added one by one: always the video that is most similar, on average, to the
+    chosen videos.
 
     >>> closest_videos(np.eye(3)[[0, 0, 1, 1, 1, 2, 0, 0]], np.array([0, 0, 1, 1, 2, 2, 3, 3]), 2).tolist()
     [0, 3]

@@ -32,7 +32,7 @@ class RecallByUncertainty:
 
 
 def equal_groups(uncertainty: Float[np.ndarray, " Q"]) -> list[Int[np.ndarray, " _"]]:
-    """Return ten groups of captions with equal sizes, by ascending uncertainty, or fewer groups of at least five.
+    """Return ten groups of about equal size, by ascending uncertainty. Few captions give fewer groups of at least five.
 
     >>> [group.tolist() for group in equal_groups(np.array([5.0, 1, 2, 3, 4, 10, 9, 8, 7, 6]))]
     [[1, 2, 3, 4, 0], [9, 8, 7, 6, 5]]

@@ -1,4 +1,4 @@
-"""A picture of the variance, within each video, of the positions that match the video's captions best."""
+"""A picture of the variance of positions within each video. A position is the best match of a caption."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -42,7 +42,7 @@ class Benchmark:
     # whether a caption has one moment per annotator, all for the same event
     several_annotators: bool = False
     merge: Callable[[list[Annotation]], list[Annotation]] | None = None
-    # from the ids of the pieces to {merged video: pieces in temporal order}
+    # function that maps the ids of pieces to {merged video: pieces in temporal order}
     pieces: Callable[[list[str]], dict[str, list[str]]] | None = None
     notes: tuple[str, ...] = field(default=())
 

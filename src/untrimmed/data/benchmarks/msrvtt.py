@@ -21,7 +21,7 @@ DATA = "MSRVTT_data.json"
 
 
 def read(path: Path) -> list[Annotation]:
-    """Return the captions of a split; `path` is the CSV file that lists its videos, and captions are in its order.
+    """Return the captions of a split, in the order of the CSV file `path`, which lists the videos of the split.
 
     The test file also contains the test captions. The training captions and all durations come from `MSRVTT_data.json`
     in the same folder.

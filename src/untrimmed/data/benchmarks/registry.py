@@ -25,14 +25,14 @@ def list_benchmarks() -> list[str]:
 
 
 def get_benchmark(name: str) -> Benchmark:
-    """Return the benchmark of that name; an UnknownNameError suggests the most similar name."""
+    """Return the benchmark with this name; raises UnknownNameError, which suggests the most similar name."""
     if (benchmark := find_benchmark(name)) is not None:
         return benchmark
     raise UnknownNameError.among("benchmark", name, list_benchmarks())
 
 
 def find_benchmark(name: str) -> Benchmark | None:
-    """Return the benchmark of that name, or None if no benchmark has that name."""
+    """Return the benchmark with this name, or None if no benchmark has this name."""
     if name not in _BENCHMARKS:
         load_installed()
     return _BENCHMARKS.get(name)
