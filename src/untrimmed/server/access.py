@@ -248,7 +248,10 @@ def _token(headers: Headers) -> str:
 
 
 def _cookie_name(headers: Headers) -> str:
-    """Return the name of the cookie with the token. It contains the port, because all ports of a host share cookies."""
+    """Return the name of the cookie with the token.
+
+    The name contains the port, because all ports of a host share cookies.
+    """
     return "_".join(["untrimmed_token", *re.findall(r":([0-9]+)$", headers["host"])])
 
 

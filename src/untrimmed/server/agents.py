@@ -172,7 +172,11 @@ class Tools:
         text: Sentence,
         points: Annotated[
             int,
-            Field(ge=1, le=_MAX_POINTS, description="Maximum number of points. Each is the best of several times."),
+            Field(
+                ge=1,
+                le=_MAX_POINTS,
+                description="Maximum number of points. Each point is the maximum over a few times.",
+            ),
         ] = 60,
     ) -> RelevanceCurve:
         """Return how well each time of a video matches a sentence. Use it to see where to look in a long video."""
@@ -211,7 +215,7 @@ class Tools:
 def _cut(file: MediaFile, start_s: float, end_s: float, out: Path, ends: threading.Event) -> Path:
     """Write a clip and return its path. A number is appended to the name if `out` exists."""
     with _unused(out) as path:
-        return write_clip(file, start_s, end_s, path, ends, overwrite=True)  # the empty file
+        return write_clip(file, start_s, end_s, path, ends, overwrite=True)  # `_unused` has created an empty file
 
 
 def _export(

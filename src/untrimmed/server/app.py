@@ -67,12 +67,13 @@ def create_app(
 
     Args:
         access: Accepted hosts and tokens; by default, only this machine has access.
-        folders: Folders that may be indexed from the page, in addition to those with indexed videos.
-        watch: Folders to index whenever they change, in addition to folders that users of the page have chosen to
-            watch. roots: Users with the token may choose any folder in these folders, in `folders` and in `watch`.
-            pace: Intervals at which watched folders are checked. on_job: Called with every finished indexing run that
-            was started by a change in a watched folder. warm: Load the encoder and vectors in the background when the
-            application starts. proxy_bytes: Maximum total size of the cached proxies.
+        folders: Folders that may be indexed from the page, in addition to the folders with indexed videos.
+        watch: Folders to index whenever they change, in addition to the watched folders that users chose on the page.
+        roots: Users with the token may choose any folder in these folders, in `folders` and in `watch`.
+        pace: Intervals at which watched folders are checked.
+        on_job: Called with every finished indexing run that was started by a change in a watched folder.
+        warm: Load the encoder and vectors in the background when the application starts.
+        proxy_bytes: Maximum total size of the cached proxies.
     """
     watch = (*watch, *read_folders(library.folder))
     service = Service(
@@ -123,7 +124,7 @@ def create_app(
     return app
 
 
-@router.get("/api/facts")
+@router.get("/api/facts", summary="Facts about the library")
 async def facts(service: ServiceDependency) -> Facts:
     """Return facts about the library and the service."""
     records = await service.read(service.records)
@@ -145,14 +146,14 @@ def _modes(library: Library) -> list[Mode]:
     return ["seen", *(mode for mode in TEXT_MODES if passages and mode in passages.modes)]
 
 
-@router.get("/healthz")
+@router.get("/healthz", summary="Health check")
 async def health(service: ServiceDependency) -> Health:
     """Return whether the library has videos to search. Requires no token."""
     count = len(await service.read(service.records))
     return Health(status="ok" if count else "empty", num_videos=count)
 
 
-@router.post("/api/stop", status_code=202, dependencies=[Depends(require_token)])
+@router.post("/api/stop", summary="Stop the service", status_code=202, dependencies=[Depends(require_token)])
 async def stop(service: ServiceDependency) -> Stopped:
     """Stop the service, like Ctrl-C. Finished videos stay indexed. Requires the token."""
     if service.stop is None:
@@ -162,7 +163,10 @@ async def stop(service: ServiceDependency) -> Stopped:
 
 
 @router.get(
-    "/metrics", response_class=Response, responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+    "/metrics",
+    summary="Prometheus metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 async def metrics_text(service: ServiceDependency, request: Request) -> Response:
     """Return metrics for Prometheus."""

@@ -26,33 +26,33 @@ router = APIRouter(prefix="/api", tags=["bins"])
 BinId = Annotated[str, Path(pattern=VIDEO_ID, examples=["344775f0c9a1be2d"])]
 
 
-@router.get("/bins")
+@router.get("/bins", summary="List the bins")
 async def bins(service: ServiceDependency) -> BinList:
     """List the bins of the library by name, without their moments."""
     return await service.read(_list, service)
 
 
-@router.post("/bins", status_code=201)
+@router.post("/bins", summary="Create a bin", status_code=201)
 async def create(service: ServiceDependency, request: BinRequest) -> BinJson:
     """Create a bin. No other bin may have its name."""
     return await service.read(_create, service, request)
 
 
-@router.get("/bins/{bin_id}")
+@router.get("/bins/{bin_id}", summary="Read a bin")
 async def read(service: ServiceDependency, bin_id: BinId) -> BinJson:
-    """Return a bin with its moments. `is_missing` marks moments of videos that were removed from the library."""
+    """Return a bin and its moments. `is_missing` marks moments whose video was removed from the library."""
     return await service.read(_read, service, bin_id)
 
 
-@router.put("/bins/{bin_id}", responses=problems(412))
+@router.put("/bins/{bin_id}", summary="Replace a bin", responses=problems(412))
 async def write(service: ServiceDependency, bin_id: BinId, request: BinReplacement) -> BinJson:
-    """Replace the name and all moments of a bin, if its version is still the one in the request."""
+    """Replace the name and all moments of a bin, if the version in the request is still the current version."""
     return await service.read(_replace, service, bin_id, request)
 
 
-@router.delete("/bins/{bin_id}", responses=problems(412))
+@router.delete("/bins/{bin_id}", summary="Delete a bin", responses=problems(412))
 async def remove(service: ServiceDependency, bin_id: BinId, version: Annotated[BinVersion, Query()]) -> BinList:
-    """Delete a bin, if it still has this version. Returns the remaining bins."""
+    """Delete a bin, if this is still its current version. Returns the remaining bins."""
     await service.read(service.bins.remove, bin_id, version)
     return await service.read(_list, service)
 

@@ -42,7 +42,7 @@ def folder_id_of(folder: Path) -> str:
 
 
 class _Entry(NamedTuple):
-    """An entry of a folder. A link is no folder."""
+    """An entry of a folder. For a link, `is_folder` is false."""
 
     path: Path
     is_folder: bool
@@ -50,7 +50,7 @@ class _Entry(NamedTuple):
 
 
 class _Threads:
-    """Threads that read folders. A folder that has not answered an earlier call is not read again until it does."""
+    """Threads that read folders. A folder that did not answer an earlier call is skipped until that call ends."""
 
     def __init__(self) -> None:
         self._hung: dict[tuple[str, Path], threading.Thread] = {}
@@ -83,11 +83,11 @@ class _Threads:
 
 
 class FolderBrowser:
-    """The folders that users can choose: those below the roots. If there are no roots, there are no such folders."""
+    """The folders that users can choose: the roots and the folders below them. Without roots, there are none."""
 
     def __init__(self, roots: Iterable[Path]) -> None:
         self._roots = tuple(roots)
-        self._listed: OrderedDict[str, Path] = OrderedDict()  # real paths by id, except of silent folders
+        self._listed: OrderedDict[str, Path] = OrderedDict()  # by id; links are resolved, except for silent folders
         self._threads = _Threads()
 
     def folder(self, folder_id: str) -> Path:
@@ -208,9 +208,9 @@ class FolderBrowser:
         return NamedFolder(folder_id=folder_id, name=folder.name or str(folder), path=str(folder))
 
     def _reals(self, folders: Iterable[Path]) -> dict[Path, Path | None]:
-        """Return the paths of folders with links resolved, without those of silent folders.
+        """Return the path of each folder with links resolved. Silent folders are left out.
 
-        The value is None if the folder must not be listed, or does not exist.
+        The path is None if the folder must not be listed, or does not exist.
         """
         roots = self._threads.answers(self._roots, _real_path).values()
 

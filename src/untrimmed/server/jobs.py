@@ -32,10 +32,10 @@ class _StoppedError(Exception):
 
 
 class IndexJob:
-    """One indexing run. The thread of `Jobs` runs it, and requests read its `status`, pause, resume or stop it."""
+    """One indexing run. The thread of `Jobs` executes it. Requests read its `status`, and pause, resume or stop it."""
 
     def __init__(self, paths: Iterable[Path], *, follows: bool = False) -> None:
-        """Create a run for these files and folders. With `follows`, it also removes videos whose files were deleted."""
+        """Create a run for files and folders. With `follows`, the run also removes videos whose files were deleted."""
         self.job_id = secrets.token_hex(8)
         self.paths = tuple(paths)
         self._follows = follows
@@ -124,7 +124,7 @@ class IndexJob:
             path=str(step.path),
             done_s=step.done_s,
             duration_s=step.duration_s,
-            video_s=max(job.video_s, step.video_s),  # it is 0 in steps after the last video
+            video_s=max(job.video_s, step.video_s),  # 0 in steps after the last video
             speed=step.speed,
             remaining_s=step.remaining_s,
             failed=failed,

@@ -40,7 +40,8 @@ _HEAD_BYTES = 4096
 _TEMPORARY = "untrimmed-proxies-"  # prefix of temporary folders
 _IN_USE = ".lock"
 _NEW_S = 10.0  # a younger folder may not be locked yet
-_AFTER_HEADER = (b"moof", b"\x1f\x43\xb6\x75")  # what follows the header: the first fragment of MP4, cluster of WebM
+# bytes that mark the end of the header: the first fragment (MP4) or the first cluster (WebM)
+_AFTER_HEADER = (b"moof", b"\x1f\x43\xb6\x75")
 
 
 async def read_head(blocks: AsyncIterator[bytes]) -> bytes:
@@ -122,9 +123,9 @@ class Proxies:
     def enter(
         self, record: VideoRecord, file: MediaFile, start_s: float, end_s: float
     ) -> tuple[MediaFile, io.FileIO] | Rendering:
-        """Return the cached proxy of a span and an open stream of it, or its rendering if it is not cached yet.
+        """Return the cached proxy of a span and an open stream of the file, or a rendering if none is cached.
 
-        The rendering is started if necessary. The caller counts as its viewer until it calls `leave`.
+        The rendering is started if necessary. The caller counts as a viewer until it calls `leave`.
 
         Raises:
             PublicError: The proxy cannot be stored, or too many other renderings are waiting.
@@ -153,7 +154,7 @@ class Proxies:
             return rendering
 
     def _cached(self, folder: Path, name: str) -> tuple[MediaFile, io.FileIO] | None:
-        """Return a cached proxy and an open stream of it. A file that has changed since it was rendered is removed."""
+        """Return a cached proxy and an open stream of it. A file that was changed after its rendering is removed."""
         for path in folder.glob(f"{name}-*"):
             with contextlib.suppress(OSError):
                 if self._checked.get(path) != _state(path) and named_by_hash(path, name) != path:

@@ -44,6 +44,7 @@ class _RenderingResponse(StreamingResponse):
 
 @router.get(
     "/videos/{video_id}/proxy",
+    summary="Span of a video for browsers",
     response_class=FileResponse,
     responses={
         200: {"description": "The proxy, possibly while it is rendered.", "content": _VIDEO},
@@ -60,7 +61,7 @@ async def proxy(
     start_s: Annotated[Seconds, Query(examples=[12.5])],
     end_s: Annotated[Seconds, Query(examples=[16.0])],
 ) -> Response:
-    """Return a span of the video in a format that browsers can play, at most 540 pixels high. Its times begin at 0.
+    """Return a span of the video, at most 540 pixels high, in a format that browsers can play. It starts at 0 s.
 
     The file is sent while it is rendered. Once it is complete, range requests are supported.
     """

@@ -144,7 +144,7 @@ class _HttpServer(uvicorn.Server):
 
 
 def _local_address(host: str) -> str | None:
-    """Return the loopback address of a service that listens at `host`, or None if it has none."""
+    """Return the loopback address of a service that listens at `host`, or None if there is no such address."""
     if host in ("localhost", "127.0.0.1", "0.0.0.0"):
         return "127.0.0.1"
     return "::1" if host in ("::1", "::") else None

@@ -48,7 +48,7 @@ def request_fields(owner: type, *, for_display: bool = True, **changes: tuple[ob
 
     Args:
         for_display: Whether to include the fields that are only needed to display hits.
-        changes: Field name -> its default and upper bound, instead of those of the query.
+        changes: Field name -> default and upper bound. They replace the default and upper bound in the query.
     """
     fields = {}
     for name, (kind, spec) in specs(owner).items():
@@ -62,7 +62,7 @@ def request_fields(owner: type, *, for_display: bool = True, **changes: tuple[ob
                 else {"ge": spec.minimum, "le": maximum}
             )
             if kind not in _LISTS and (choices := choices_of(kind)):
-                # only the number has bounds, because pydantic would also compare a word with them
+                # set the bounds for the number only, because pydantic would also compare a word with the bounds
                 kind = Annotated[int, Field(**bounds)] | Literal[choices]
                 bounds = {}
             help = f"`{get_args(kind)[1]}`: {spec.help}" if get_origin(kind) is Literal else spec.help
@@ -225,9 +225,9 @@ class HitJson(BaseModel):
     height: int = 0
     curve: list[float] | None = Field(
         default=None,
-        description="Relevance of the pictures in `curve_points` equal parts of the video, if requested: the maximum "
-        "of each part. The largest value is `score`, unless a passage raises the score. If only passages are searched, "
-        "it is the strength of the best passage.",
+        description="Only if requested: the maximum relevance of the pictures in each of `curve_points` equal parts of "
+        "the video. The largest value is `score`, unless a passage raises the score. If only passages are searched, "
+        "each value is the strength of the best passage in its part.",
     )
     folded: list[str] | None = Field(
         default=None, description="Paths of near-duplicates: each of their moments looks like a moment of this video."
@@ -273,7 +273,7 @@ class SearchLine(BaseModel):
 class Video(BaseModel):
     """An indexed video."""
 
-    video_id: str = Field(description="Opaque. It stays the same if the file is renamed, moved or changed.")
+    video_id: str = Field(description="Opaque id. It stays the same if the file is renamed, moved or changed.")
     video: str = Field(description="Path of the file on the machine of the service.")
     duration_s: float
     width: int
@@ -287,7 +287,7 @@ class Video(BaseModel):
         description="Frames per second as a fraction, such as 30000/1001; empty if the video was indexed before the "
         "rate was stored."
     )
-    has_variable_rate: bool = Field(description="Whether `frame_rate` is only the mean.")
+    has_variable_rate: bool = Field(description="Whether the frame rate varies. `frame_rate` is then the mean.")
     start_timecode: str = Field(description="Timecode of the first frame, or empty.")
     num_audio_tracks: int
 
@@ -313,9 +313,9 @@ class Video(BaseModel):
 
 
 class VideoList(BaseModel):
-    """Some of the matching videos, sorted by path."""
+    """One page of the matching videos, sorted by path."""
 
-    total: int = Field(description="Number of matching videos. `videos` starts at `offset`.")
+    total: int = Field(description="Number of all matching videos; `videos` is the page that starts at `offset`.")
     videos: list[Video]
 
 
@@ -330,9 +330,11 @@ class VideoDetail(Video):
 
 
 class ThumbnailSheets(BaseModel):
-    """The stored pictures of a video, possibly none. Picture i is in cell i % 100 of sheet i // 100, in rows of ten."""
+    """The stored pictures of a video, if any. Picture i is in cell i % 100 of sheet i // 100. A row has ten cells."""
 
-    version: str = Field(description="Changes with the pictures. Browsers cache URLs that contain it for good.")
+    version: str = Field(
+        description="Changes whenever the pictures change. Browsers cache URLs that contain the version permanently."
+    )
     times_s: list[float] = Field(description="The time of each picture, in order.")
     width: int = Field(description="Width of a picture, in pixels.")
     height: int
@@ -357,7 +359,7 @@ class RelevanceCurve(BaseModel):
 
 
 class Folder(BaseModel):
-    """A folder that may be indexed: it has indexed videos, was chosen on the page, or is an option of the service."""
+    """A folder that may be indexed: it has indexed videos, was chosen on the page, or was set at the start."""
 
     folder_id: str
     path: Name
@@ -367,7 +369,7 @@ class Folder(BaseModel):
 class NamedFolder(BaseModel):
     """A folder on the machine of the service."""
 
-    folder_id: str = Field(description="Opaque. Also accepted by /api/jobs and /api/watches.")
+    folder_id: str = Field(description="Opaque id. Also accepted by /api/jobs and /api/watches.")
     name: Name
     path: Name
 
@@ -377,14 +379,16 @@ class CountedFolder(NamedFolder):
 
     num_videos: int | None = Field(description="Number of files counted within a time limit; null if not counted.")
     is_complete: bool = Field(description="Whether all files were counted within the time limit.")
-    is_silent: bool = Field(description="Whether the folder did not answer in time, as on a disconnected network disk.")
+    is_silent: bool = Field(
+        description="Whether the folder could not be read in time, for example on a disconnected network disk."
+    )
 
 
 class FolderListing(BaseModel):
     """A folder, and the folders in it that can be chosen. Hidden folders are left out."""
 
-    folder: CountedFolder | None = Field(description="Null for the list of the topmost folders.")
-    parents: list[NamedFolder] = Field(description="The folders that contain this one, the topmost first.")
+    folder: CountedFolder | None = Field(description="This folder; null if `folders` lists the topmost folders.")
+    parents: list[NamedFolder] = Field(description="The folders that contain this folder, the topmost first.")
     folders: list[CountedFolder] = Field(description="Sorted by name.")
     num_omitted: int = Field(description="Number of folders that are not listed because there are too many.")
 
@@ -473,7 +477,10 @@ Marks = Annotated[list[Mark], Field(min_length=1, max_length=500)]
 ExportFormat = Literal["otio", "edl", "xml", "fcpxml", "kdenlive", "csv", "json", "srt", "vtt", "chapters"]
 FrameRate = Annotated[
     Literal["23.976", "24", "25", "29.97", "29.97df", "30", "50", "59.94", "59.94df", "60"],
-    Field(description="Frames per second of a timeline. `df`: drop-frame timecode. Default: the videos' most common."),
+    Field(
+        description="Frames per second of a timeline; `df` means drop-frame timecode. Default: the videos' most "
+        "common rate."
+    ),
 ]
 
 
@@ -499,7 +506,7 @@ class BinMomentRequest(Mark):
     video: str = Field(
         default="",
         max_length=5000,
-        description="Path of the file, as in an answer. It is stored if the video is not in the library.",
+        description="Path of the file, as in search results. The path is stored if the video is not in the library.",
     )
 
 
@@ -521,7 +528,11 @@ class BinRequest(RequestModel):
 
 
 BinVersion = Annotated[
-    str, Field(max_length=64, description="The `version` to replace. Status 412 if the bin has another version.")
+    str,
+    Field(
+        max_length=64,
+        description="The last known `version` of the bin. If the bin has another version, the status is 412.",
+    ),
 ]
 
 
@@ -544,7 +555,7 @@ class BinMomentJson(BaseModel):
 
     @classmethod
     def of(cls, moment: BinMoment, records: Records) -> BinMomentJson:
-        """Create the response for a moment. `records` are those of the library."""
+        """Create the response for a moment. `records` are the records of the library."""
         record = moment.record(records)
         return cls(
             video_id=moment.video_id if record is None else record.video_id,
@@ -562,7 +573,7 @@ class BinSummary(BaseModel):
 
     bin_id: str
     name: str
-    version: str = Field(description="Changes with the name and the moments.")
+    version: str = Field(description="Changes whenever the name or the moments change.")
     num_moments: int
     duration_s: float = Field(description="Total length of the moments.")
     changed_at: float = Field(description="Seconds since 1970, UTC.")
@@ -587,7 +598,7 @@ class BinJson(BinSummary):
 
     @classmethod
     def whole(cls, bin: Bin, records: Records) -> BinJson:
-        """Create the response for a bin. `records` are those of the library."""
+        """Create the response for a bin. `records` are the records of the library."""
         moments = [BinMomentJson.of(moment, records) for moment in bin.moments]
         return cls(**BinSummary.of(bin).model_dump(), moments=moments)
 

@@ -31,7 +31,7 @@ _MAX = {name: spec.service_maximum for name, (_, spec) in specs(Cutoff).items()}
 router = APIRouter(prefix="/api", tags=["search"])
 
 
-@router.post("/search", response_model_exclude_unset=True)
+@router.post("/search", summary="Search", response_model_exclude_unset=True)
 async def search(service: ServiceDependency, request: SearchRequest) -> SearchAnswer:
     """Find the videos or moments that match a query best. docs/queries.md explains how query parts are combined."""
     return await answer(service, request)
@@ -43,6 +43,7 @@ class _NdjsonResponse(StreamingResponse):
 
 @router.post(
     "/search/lines",
+    summary="Search and stream the results",
     response_class=_NdjsonResponse,
     responses={200: {"model": SearchLine, "description": "JSON lines."}},
 )
@@ -89,6 +90,7 @@ def _line(line: SearchLine) -> str:
 
 @router.post(
     "/search/picture",
+    summary="Search with a picture",
     response_model_exclude_unset=True,
     openapi_extra={
         "requestBody": {
@@ -107,7 +109,7 @@ async def search_picture(
         str,
         InAddress(
             max_length=_MAX_QUERY_LENGTH,
-            description="A request of /api/search as JSON, instead of the other parameters.",
+            description="A search request as JSON (see /api/search). It replaces the other parameters.",
         ),
     ] = "",
 ) -> SearchAnswer:

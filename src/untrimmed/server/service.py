@@ -45,8 +45,8 @@ _BUCKET_CHECK_S = 1.0
 class Service:
     """The service of one library.
 
-    The folders `folders` may be indexed, in addition to folders with indexed videos. On the page, users with the token
-    may choose any folder below `roots`.
+    Users may index `folders`, and folders that already have indexed videos. On the page, users with the token may
+    choose any folder below `roots`.
     """
 
     library: Library
@@ -95,7 +95,7 @@ class Service:
         return await anyio.to_thread.run_sync(partial(work, *values), limiter=self._cut)
 
     def records(self) -> Records:
-        """Return the records of all videos. They may be one second old if the library is in object storage."""
+        """Return the records of all videos. If the library is in object storage, they may be up to one second old."""
         folder = self.library.folder
         with self._lock:
             if time.monotonic() < self._next_check_at:
@@ -134,7 +134,7 @@ class Service:
     def indexable(self) -> dict[str, Path]:
         """Return the folders that may be indexed, by opaque id.
 
-        These are `folders` and the folders with indexed videos, without folders inside one of them.
+        These are `folders` and the folders with indexed videos. A folder inside another of these folders is left out.
         """
         top: list[Path] = []
         for folder in sorted({*self.folders, *(Path(record.path).parent for record in self.records())}):
@@ -183,12 +183,12 @@ class Service:
         return bool(self.records().below(path))
 
     def watch(self, folders: Iterable[Path]) -> None:
-        """Start watching folders, but only in this service."""
+        """Watch folders until this service ends."""
         for folder in folders:
             self.watches.add(folder_id_of(folder), folder)
 
     def start_watching(self, folders: Iterable[Path]) -> None:
-        """Start watching folders, also after a restart of the service.
+        """Start watching folders, and store them so that they are watched again after a restart.
 
         Raises:
             UntrimmedError: The list of folders cannot be written.

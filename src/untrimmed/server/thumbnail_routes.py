@@ -21,7 +21,11 @@ from untrimmed.server.thumbnails import PER_SHEET, overview, sheet, size_of
 router = APIRouter(prefix="/api", tags=["videos"])
 
 Version = Annotated[
-    str, Query(max_length=64, description="The `version` of the thumbnails. Browsers cache URLs with it for good.")
+    str,
+    Query(
+        max_length=64,
+        description="The `version` of the thumbnails. Browsers cache URLs that contain the version permanently.",
+    ),
 ]
 _WEBP = {"image/webp": {"schema": {"type": "string", "format": "binary"}}}
 _JPEG = {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}
@@ -29,6 +33,7 @@ _JPEG = {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}
 
 @router.get(
     "/videos/{video_id}/thumbnail",
+    summary="Thumbnail of a video",
     response_class=Response,
     responses={200: {"content": {**_WEBP, **_JPEG}}, **UNCHANGED},
 )
@@ -36,7 +41,9 @@ async def thumbnail(
     service: ServiceDependency,
     record: RecordDependency,
     request: Request,
-    time_s: Annotated[Seconds, Query(description="Times after the end show the last frame.", examples=[12.5])] = 0.0,
+    time_s: Annotated[
+        Seconds, Query(description="A time after the end returns the last frame.", examples=[12.5])
+    ] = 0.0,
     version: Version = "",
 ) -> Response:
     """Return a picture of the video at most 0.5 s from a time, up to 160 pixels high.
@@ -51,7 +58,7 @@ async def thumbnail(
     return Response(await service.frame(record, time_s, 180), media_type="image/jpeg", headers=headers)
 
 
-@router.get("/videos/{video_id}/thumbnails")
+@router.get("/videos/{video_id}/thumbnails", summary="Times of the stored pictures")
 async def thumbnails(service: ServiceDependency, record: RecordDependency) -> ThumbnailSheets:
     """Return the times of a video's stored pictures. The list may be empty."""
     return await service.read(_thumbnails, service, record)
@@ -71,6 +78,7 @@ def _thumbnails(service: Service, record: VideoRecord) -> ThumbnailSheets:
 
 @router.get(
     "/videos/{video_id}/thumbnails/overview",
+    summary="Overview of a video",
     response_class=Response,
     responses={200: {"content": _WEBP}, **UNCHANGED},
 )
@@ -81,7 +89,7 @@ async def thumbnail_overview(
     pictures: Annotated[int, Query(ge=1, le=PER_SHEET, description="Number of pictures.", examples=[40])] = 50,
     version: Version = "",
 ) -> Response:
-    """Return one stored picture for each of several equal parts of a video, as one WebP image with rows of ten."""
+    """Divide a video into equal parts, and return a WebP image with one stored picture of each part, in rows of ten."""
     headers = _picture_headers(record, f"overview-{pictures}", version)
     if unchanged := unchanged_response(request, headers):
         return unchanged
@@ -95,6 +103,7 @@ def _overview(service: Service, record: VideoRecord, count: int) -> bytes:
 
 @router.get(
     "/videos/{video_id}/thumbnails/{number}",
+    summary="Sheet of stored pictures",
     response_class=Response,
     responses={200: {"content": _WEBP}, **UNCHANGED},
 )

@@ -38,7 +38,7 @@ MAX_POINTS = 4000  # largest number of points of a curve
 SIDES = (90, 180, 360, 720)
 
 Points = Annotated[
-    int, Query(ge=1, le=MAX_POINTS, description="Maximum number of points. Each is the best of several times.")
+    int, Query(ge=1, le=MAX_POINTS, description="Maximum number of points. Each point is the maximum over a few times.")
 ]
 
 router = APIRouter(prefix="/api", tags=["videos"])
@@ -54,7 +54,7 @@ class _OneTimeFile(FileResponse):
             _remove(Path(self.path))
 
 
-@router.get("/videos")
+@router.get("/videos", summary="List the videos")
 async def videos(
     service: ServiceDependency,
     offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
@@ -72,7 +72,7 @@ async def list_videos(service: Service, name: str, offset: int, limit: int) -> V
     return VideoList(total=len(matches), videos=[Video.of(record) for record in matches[offset : offset + limit]])
 
 
-@router.get("/videos/{video_id}")
+@router.get("/videos/{video_id}", summary="Read a video")
 async def video(service: ServiceDependency, record: RecordDependency) -> VideoDetail:
     """Return a video, and whether its file can be read."""
     fields = Video.of(record).model_dump()
@@ -83,7 +83,7 @@ async def video(service: ServiceDependency, record: RecordDependency) -> VideoDe
     return VideoDetail(**fields, can_be_read=True, problem=None, kind=file.kind)
 
 
-@router.get("/videos/{video_id}/relevance")
+@router.get("/videos/{video_id}/relevance", summary="Relevance curve of a sentence")
 async def relevance(
     service: ServiceDependency,
     record: RecordDependency,
@@ -94,19 +94,18 @@ async def relevance(
     return RelevanceCurve.of(*await service.search(service.library.relevance, text, record.path), points)
 
 
-@router.post("/videos/{video_id}/relevance")
+@router.post("/videos/{video_id}/relevance", summary="Relevance curve of a query")
 async def relevance_of_query(
     service: ServiceDependency, record: RecordDependency, request: SearchRequest, points: Points = 1000
 ) -> RelevanceCurve:
-    """Return how well the pictures at each time of the video match a query.
+    """Return how well the pictures of a video match a query at each time. With `then`, only the first moment counts.
 
-    If the query has `then`, they are only compared with its first moment. If `modes` does not contain `seen`, the
-    values say how well passages match instead.
+    If `modes` does not contain `seen`, the value is the strength of the best passage at each time.
     """
     return RelevanceCurve.of(*await service.search(service.library.relevance, request.query(), record.path), points)
 
 
-@router.get("/videos/{video_id}/transcript")
+@router.get("/videos/{video_id}/transcript", summary="Transcript of a video")
 async def transcript(
     service: ServiceDependency,
     record: RecordDependency,
@@ -123,6 +122,7 @@ def _transcript(folder: Path, record: VideoRecord, texts: Sequence[str]) -> list
 
 @router.get(
     "/videos/{video_id}/frame",
+    summary="Frame of a video",
     response_class=Response,
     responses={200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}, **UNCHANGED},
 )
@@ -130,7 +130,9 @@ async def frame(
     service: ServiceDependency,
     record: RecordDependency,
     request: Request,
-    time_s: Annotated[Seconds, Query(description="Times after the end show the last frame.", examples=[12.5])] = 0.0,
+    time_s: Annotated[
+        Seconds, Query(description="A time after the end returns the last frame.", examples=[12.5])
+    ] = 0.0,
     short_side: Annotated[
         int, Query(ge=1, le=720, description=f"Shorter side in pixels, rounded up to one of {SIDES}.")
     ] = 180,
@@ -144,14 +146,14 @@ async def frame(
     return Response(picture, media_type="image/jpeg", headers=headers)
 
 
-@router.get("/videos/{video_id}/edges")
+@router.get("/videos/{video_id}/edges", summary="Exact edges of a span")
 async def edges(
     service: ServiceDependency,
     record: RecordDependency,
     start_s: Annotated[Seconds, Query(examples=[12.5])],
     end_s: Annotated[Seconds, Query(examples=[16.0])],
 ) -> Span:
-    """Return a span whose start and end are moved to shot changes at most half a second away, if there are any."""
+    """Return a span with exact edges: an edge within half a second of a shot change is moved to the shot change."""
     await service.read(media_file, record)  # refuses a file that has changed since it was indexed
     moment = await service.decode(service.library.exact_span, record, start_s, end_s)
     return Span(start_s=moment.start_s, end_s=moment.end_s)
@@ -159,6 +161,7 @@ async def edges(
 
 @router.get(
     "/videos/{video_id}/media",
+    summary="Video file",
     response_class=FileResponse,
     responses={
         200: {"content": {"video/*": {"schema": {"type": "string", "format": "binary"}}}},
@@ -175,6 +178,7 @@ async def media(service: ServiceDependency, record: RecordDependency) -> Respons
 
 @router.get(
     "/videos/{video_id}/clip",
+    summary="Clip of a video",
     response_class=FileResponse,
     responses={
         200: {"content": {"video/mp4": {"schema": {"type": "string", "format": "binary"}}}},
@@ -210,6 +214,7 @@ def _remove(path: Path) -> None:
 
 @router.post(
     "/export",
+    summary="Export moments",
     response_class=FileResponse,
     responses={200: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}, **problems(503, 507)},
 )

@@ -1,6 +1,7 @@
 """Store the watched folders that users chose on the page, so that they are watched after a restart.
 
-The list is a file in the library folder. Folders of `--watch` are not stored, because every start names them again.
+The list is a file in the library folder. Folders of `--watch` are not stored, because the option names them at every
+start.
 """
 
 import json
@@ -16,7 +17,7 @@ FILE = "watched.json"
 
 
 def read_folders(library: Path) -> tuple[Path, ...]:
-    """Return the stored folders, including those that do not exist at the moment.
+    """Return the stored folders, including folders that do not exist at the moment.
 
     Returns no folders if the file is damaged or belongs to another user. Other users must not choose folders, because
     the service reads them with this user's rights.

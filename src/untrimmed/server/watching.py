@@ -41,7 +41,7 @@ class Pace:
     """Intervals in seconds."""
 
     settle_s: float = 2.0  # time for which a path must be unchanged before it is indexed
-    look_s: float = 0.5  # time between looks at the reported changes
+    look_s: float = 0.5  # time between checks of the reported changes
     poll_s: float = 5.0  # time between scans of a folder whose changes the system does not report
     sweep_s: float = 600.0  # time between scans of the other folders
     # time before a failed run is repeated; it doubles with each failure, up to 64 times this value
@@ -196,7 +196,7 @@ class Watches:
     def _listen(self, watched: Watched) -> None:
         """Record the reported changes of a folder, until the folder is no longer watched.
 
-        If another folder replaces the watched folder, its changes are recorded too.
+        If another folder replaces the watched folder, the changes of the new folder are recorded too.
         """
         while True:
             inode = watched.inode
@@ -257,7 +257,7 @@ class Watches:
                 self._last_id = self._job.job_id
 
     def _may_be_indexed(self, path: Path) -> bool:
-        """Whether the library may have videos at a path. It may if it cannot be read, which the run then reports."""
+        """Whether the library may have videos at a path. True if it cannot be read; the run reports the error."""
         try:
             return self._has_videos(path)
         except (UntrimmedError, OSError):
@@ -278,7 +278,7 @@ class Watches:
         return watched.stamp != last_stamp or not is_same
 
     def _end(self, job: IndexJob, now: float) -> None:
-        """Record the result of a finished run. If it failed, its paths are indexed again later."""
+        """Record the result of a finished run. The paths of a failed run are indexed again later."""
         self._job = None
         older = {path: reason for path, reason in self._failed.items() if not any(map(path.is_relative_to, job.paths))}
         self._failed = older | {Path(failed.path): failed.reason for failed in job.status.failed}
@@ -292,7 +292,7 @@ class Watches:
 
 
 def _is_relevant(path: Path, folder: Path) -> bool:
-    """Whether a change at a path can affect which videos indexing finds in the folder, or their content."""
+    """Whether a change at a path can affect the videos that indexing finds in the folder."""
     if not path.is_relative_to(folder):
         return False
     inner = path.relative_to(folder)

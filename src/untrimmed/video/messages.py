@@ -32,5 +32,5 @@ def write_message(descriptor: int, message: dict[str, Any], pixels: list[bytes] 
 
 
 def identity_of(status: os.stat_result) -> list[int]:
-    """Return numbers that identify a file. A file that replaces it under the same name has different numbers."""
+    """Return numbers that identify a file. A replacement with the same name has other numbers."""
     return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns]
