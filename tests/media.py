@@ -11,6 +11,7 @@ import random
 import shutil
 import socket
 import struct
+import sys
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -113,6 +114,9 @@ def write_clip(
         out.mux(track.encode(None))
         if sound is not None:
             _write_tone(out, sound, stamps[-1] - stamps[0] if sound_s is None else sound_s)
+    if codec == "libsvtav1" and sys.platform == "linux":
+        # As root, SVT-AV1 gives this thread real-time priority. Later child processes would starve all others.
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     if rotation:
         _set_display_matrix(path, rotation)
     return path
