@@ -48,8 +48,8 @@ class PreparedSubtitles:
 class Prepared:
     """The written splits, and the frame features that are in the folder.
 
-    `missing` maps each split that was not written to the file that it needs. `subtitles` is None if no subtitles were
-    written.
+    If a split was not written, `missing` names the file that the split needs. `subtitles` is None if no subtitles
+    were written.
     """
 
     splits: tuple[PreparedSplit, ...]

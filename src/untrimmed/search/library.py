@@ -462,8 +462,7 @@ class Library:
     ) -> Hits:
         """Return the videos with frames like this RGB image. Options and errors are the same as in `search`.
 
-        The encoder's vector of the image is compared with its vectors of frames, even if the library has a trained
-        model.
+        The image and the frames are compared by the encoder's vectors, even if the library has a trained model.
         """
         return self.search(Query(image=image), limit=limit, moments=moments, min_score=min_score, within=within)
 

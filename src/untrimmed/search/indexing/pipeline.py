@@ -142,7 +142,7 @@ class Indexer:
             workers: Decode and encode the files. If they are given, this process only recognises known files and
                 commits.
             pictures_fps: The frame rate of folders of pictures.
-            add_thumbnails: Whether to decode known files without thumbnails again. They are not encoded again.
+            add_thumbnails: Whether to decode known files again if they have no thumbnails. Their frames are not encoded again.
         """
         started = time.perf_counter()
         self._report = IndexReport()
