@@ -56,8 +56,8 @@ def import_module(module: str | os.PathLike[str]) -> PluginModule:
     """Import a plug-in: a module by its name, or a `.py` file by its path.
 
     Modules are searched for on Python's path and then in the current folder. A file can import modules from its own
-    folder. A model that is saved after this call lists the plug-in. This user can load such models without importing the
-    plug-in first.
+    folder. A model that is saved after this call lists the plug-in. This user can load such models without importing
+    the plug-in first.
 
     Raises: ConfigError if the module does not exist or raises an error.
     """

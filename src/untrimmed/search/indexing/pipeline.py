@@ -139,10 +139,11 @@ class Indexer:
         """Index files, and return the report. A file that cannot be used does not affect the others.
 
         Args:
-            workers: Decode and encode the files. If they are given, this process only recognises known files and
-                commits.
+            workers: Decode and encode the files. If they are given, this process only recognises known files, and
+                commits the results.
             pictures_fps: The frame rate of folders of pictures.
-            add_thumbnails: Whether to decode known files again if they have no thumbnails. Their frames are not encoded again.
+            add_thumbnails: Whether to decode known files again if they have no thumbnails. Their frames are not
+                encoded again.
         """
         started = time.perf_counter()
         self._report = IndexReport()
