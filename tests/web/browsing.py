@@ -58,9 +58,10 @@ def with_first_selected(visit):
 def with_first_playing(visit):
     """A page on which keys have opened a sentence's first moment, whose edges are at the exact cuts."""
     page = with_first_selected(visit)
-    with page.expect_response(lambda response: "/edges?" in response.url):
+    with page.expect_response(lambda response: "/edges?" in response.url) as edges:
         page.keyboard.press("Enter")
     page.wait_for_selector("video")
+    until(page, "end => new URLSearchParams(location.search).get('e') === end", f"{edges.value.json()['end_s']:.3f}")
     return page
 
 

@@ -3,13 +3,17 @@
 import ipaddress
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 _TABLES = {4: Path("/proc/self/net/tcp"), 6: Path("/proc/self/net/tcp6")}
 
 
-def is_foreign(client: tuple[str, int] | None, server: tuple[str, int | None] | None) -> bool:
+def is_foreign(client: Sequence[Any] | None, server: Sequence[Any] | None) -> bool:
     """Whether another user of this machine opened the connection from `client` to `server`.
+
+    Each of these is the host and port of one end, as in an ASGI scope.
 
     Root counts as the same user. On other systems than Linux, and for connections from other machines, the answer is
     False.
