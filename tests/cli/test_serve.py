@@ -107,8 +107,12 @@ def test_the_page_stops_the_service_with_the_token(tmp_path):
 def test_no_browser_is_opened_on_request_or_without_a_desktop(session, tmp_path):
     with running("serve", "--no-browser", "--port", "0", **session) as (_, address):
         visit(address, "healthz")
-    with running("serve", "--port", "0", **(session | {"SSH_CONNECTION": "1 2 3 4"})) as (_, address):
+    remote = session | {"SSH_CONNECTION": "1 2 3 4"}
+    with running("serve", "--port", "0", **remote) as (_, address):
         visit(address, "healthz")
+        command = [sys.executable, "-m", "untrimmed"]
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **remote})
+        assert f"no desktop was found; the service runs, open its page: {address}" in done.stdout + done.stderr
     assert not (tmp_path / "opened").exists()
 
 
@@ -119,7 +123,9 @@ def test_without_arguments_help_is_printed_where_there_is_no_desktop_or_no_servi
         assert done.returncode == 2
         return done.stdout + done.stderr
 
-    assert "Usage" in first_lines(DISPLAY="", WAYLAND_DISPLAY="")
+    without_desktop = first_lines(DISPLAY="", WAYLAND_DISPLAY="")
+    assert "Usage" in without_desktop
+    assert "no desktop was found; open the page with: untrimmed serve" in without_desktop
     missing = (
         "import importlib.util as util; util.find_spec = lambda name: None; import untrimmed.cli.app as app; app.main()"
     )

@@ -58,8 +58,43 @@ _COMMANDS = {  # command -> (panel in `--help`, module in `cli/`)
     "import-checkpoint": (RESEARCH, "models"),
 }
 
+EXAMPLES = {  # command with required arguments -> arguments of an example, which errors print
+    "cut": "1 -o clip.mp4",
+    "similar": "clip.mp4@1:02",
+    "transcript": "clip.mp4",
+    "merge": "all part1 part2",
+    "train": "gmmformer_v2 --data tvr --root data",
+    "evaluate": "runs/gmmformer_v2-tvr",
+    "compare": "runs/*",
+    "study": "ms_sl gmmformer_v2 --data tvr --root data --out study",
+    "features": "videos --out data",
+    "import-checkpoint": "holmes best.ckpt --out runs/holmes",
+    "data prepare": "tvr --annotations downloads --out data",
+    "data check": "tvr --root data",
+    "data describe": "tvr --root data",
+    "data untrained": "tvr --root data",
+    "data simulate": "toy --out data",
+}
+# typer may use click or its own copy of click; this is the one that it uses
+_usage: Any = sys.modules[typer.BadParameter.__module__]
+
 
 class _Command(TyperCommand):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments. The errors contain an example of the command, or the name of a similar option."""
+        try:
+            return super().parse_args(ctx, args)
+        except _usage.MissingParameter as error:
+            name = " ".join(ctx.command_path.split()[1:])
+            if name in EXAMPLES:
+                error.message = f"Example: untrimmed {name} {EXAMPLES[name]}"
+            raise
+        except _usage.NoSuchOption as error:
+            if error.possibilities:
+                error.message = f"{error.message.rstrip('.')}. Did you mean {error.possibilities[0]}?"
+                error.possibilities = None
+            raise
+
     def get_params(self, ctx: Any) -> list[Any]:
         return _without_flag_types(super().get_params(ctx))
 
@@ -122,12 +157,14 @@ def _options(
 def main() -> None:
     """Run the command line. An error that the user can fix is printed in one line, a bug with its traceback.
 
-    Without arguments, the program opens the page on a desktop. Elsewhere, or if the service is not installed, it prints
-    its help.
+    Without arguments, the program opens the page on a desktop. Elsewhere it prints how to open the page, and its help.
+    If the service is not installed, it prints only its help.
     """
     is_completion = "_UNTRIMMED_COMPLETE" in os.environ
     if len(sys.argv) == 1 and not is_completion and has_desktop() and importlib.util.find_spec("uvicorn"):
         sys.argv.append("serve")
+    if len(sys.argv) == 1 and not is_completion and not has_desktop():
+        typer.echo(_how_to_open_page(), err=True)
     try:
         build_app(_requested_command())(prog_name="untrimmed")
     except UntrimmedError as error:
@@ -149,6 +186,16 @@ def main() -> None:
             progress = "finished work is saved; run the same command again to continue"
             typer.echo(f"untrimmed: interrupted; {progress}", err=True)
         raise
+
+
+def _how_to_open_page() -> str:
+    """Return a line for machines without a desktop."""
+    from untrimmed.search.store.records import library_folder
+    from untrimmed.server.notice import find_notice
+
+    if (notice := find_notice(library_folder())) is not None:
+        return f"no desktop was found; the service runs, open its page: {notice.address}"
+    return "no desktop was found; open the page with: untrimmed serve"
 
 
 def _requested_command() -> str | None:
