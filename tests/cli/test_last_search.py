@@ -63,6 +63,13 @@ def test_unknown_hit_numbers_are_refused(tmp_path, number, error):
         recall(tmp_path, number)
 
 
+def test_a_search_without_hits_is_named(tmp_path):
+    remember(tmp_path, HITS)
+    remember(tmp_path, [], "a dog")
+    with pytest.raises(UnknownNameError, match=r"hit 1: the last search \(a dog\) found nothing; search again"):
+        recall(tmp_path, "1")
+
+
 @pytest.mark.parametrize(
     "damage",
     ["{", "5", "null", '[["a"]]', '[["v", [[1]]]]', '[["v", 1]]', "[[1, [[1, 2]]]]", '[["v", [["a", 2]]]]', "[null]"],

@@ -12,19 +12,21 @@ from pathlib import Path
 import platformdirs
 
 from untrimmed.cli.console import print_marked
-from untrimmed.errors import ConfigError, UnknownNameError
+from untrimmed.errors import ConfigError, UnknownNameError, shown
 from untrimmed.files import write_whole
 from untrimmed.search.query.hits import Hit
 
 _FILE = "last_search.json"
 
 
-def remember(library: Path, hits: Iterable[Hit], sentence: str = "") -> None:
+def remember(library: Path, hits: Iterable[Hit], sentence: str = "", query: str = "") -> None:
     """Store the hits of a search in the library, or in the user's cache if the library is read-only.
 
-    The hits of earlier searches are deleted.
+    The hits of earlier searches are deleted. If there are no hits, `query` is stored, to name the search in an error.
+    It defaults to `sentence`.
     """
-    text = json.dumps([{**hit.to_json(rank), "sentence": sentence} for rank, hit in enumerate(hits, start=1)])
+    documents = [{**hit.to_json(rank), "sentence": sentence} for rank, hit in enumerate(hits, start=1)]
+    text = json.dumps(documents or {"without_hits": query or sentence})
     library_file = library / _FILE
     cache_file = _cache_file(library)
     try:
@@ -74,7 +76,7 @@ def recall(library: Path, numbers: str) -> list[NumberedMoment]:
     file = cache_file if os.path.exists(cache_file) else library / _FILE
     if not os.path.exists(file):
         raise UnknownNameError(f"hit {numbers}: no hits of a search in {library} are saved; search first")
-    hits = _read(file)
+    hits = _read(file, numbers)
     pairs = (pair for part in numbers.split(",") for pair in _parse(part.strip()))
     return [_recall(library, hits, rank, moment) for rank, moment in pairs]
 
@@ -88,10 +90,18 @@ def _parse(part: str) -> Iterable[tuple[int, int | None]]:
     return [(int(match[1]), int(match[3]) if match[3] else None)]
 
 
-def _read(file: Path) -> list[tuple[Hit, str]]:
-    """Return the stored hits, each with the sentence of the search."""
+def _read(file: Path, numbers: str) -> list[tuple[Hit, str]]:
+    """Return the stored hits, each with the sentence of the search.
+
+    Raises:
+        UnknownNameError: The search had no hits. The message names the search and the requested `numbers`.
+        ConfigError: The file is damaged.
+    """
     try:
         documents = json.loads(file.read_text(encoding="utf-8"))
+        if isinstance(documents, dict):
+            query = shown(Path(str(documents["without_hits"])))
+            raise UnknownNameError(f"hit {numbers}: the last search ({query}) found nothing; search again")
         return [(Hit.from_json(document), str(document.get("sentence", ""))) for document in documents]
     # the file is unreadable, not JSON, or JSON of another form
     except (OSError, ValueError, TypeError, KeyError, AttributeError):

@@ -190,11 +190,13 @@ def _show(
     for hit, frame in zip(document["hits"], frames, strict=False):
         if frame is not None:
             hit["frame"] = str(frame)
-    remember(library, hits, ", then ".join(request[part] for part in ("text", "then") if request.get(part)))
+    sentence = ", then ".join(request[part] for part in ("text", "then") if request.get(part))
+    remember(library, hits, sentence, query=", ".join(f"{part}: {value}" for part, value in request.items() if value))
     for warning in hits.warnings:
         print_marked("warning:", "yellow", f" {warning}")
     if json_output:
         print_json(document)
+    no_confidence = "" if all(hit.confidence is None for hit in hits) else " " * len("  100%")
     for rank, hit in enumerate(hits if not json_output else (), start=1):
         is_sorted_by_time = (hit.moments[0].start_s, hit.moments[0].end_s) != (hit.start_s, hit.end_s)
         for number, moment in enumerate(hit.moments):
@@ -204,11 +206,11 @@ def _show(
             reasons = moment.evidence + (hit.then[number].evidence if hit.then else ())
             lines = [f"{'':15}{line}" for line in map(_reason, reasons) if line]
             if number == 0:
-                confidence = "" if hit.confidence is None else f"  {hit.confidence:4.0%}"
+                confidence = no_confidence if hit.confidence is None else f"  {hit.confidence:4.0%}"
                 figures = f"{rank:3d}  {hit.score:6.3f}{confidence}"
                 result_console.print(f"{figures}  {_span(moment)}{then}  {shown(hit.video)}")
             else:
-                result_console.print(f"{'':13}{'':{len(confidence)}}{_span(moment)}{then}")
+                result_console.print(f"{'':13}{'':{len(confidence)}}{_span(moment)}{then}".rstrip())
             for line in lines:
                 result_console.print(line, markup=False)
         for video in hit.folded:
