@@ -46,7 +46,7 @@ ModelOption = Annotated[
     str | None,
     typer.Option(
         metavar="RUN",
-        help="Search with the model of this run from now on. RUN can also be frames (the default) or tf_prvr.",
+        help="Search with the model of this run from now on. RUN can also be tf_prvr or none (the default).",
     ),
 ]
 PartOption = Annotated[

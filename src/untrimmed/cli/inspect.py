@@ -77,8 +77,8 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
     if settings is not None:
         exceptions = _describe_exceptions(records, settings.sampling)
         write(f"encoder   {settings.encoder_identity}, {settings.sampling}{exceptions}")
-        write(f"products  {settings.products}{_describe_precision(settings)}")
-        write(f"model     {settings.model}")
+        write(f"precision {settings.products}{_describe_precision(settings)}")
+        write(f"model     {_describe_model(settings.model)}")
         write(f"text from {', '.join(sorted(settings.sources)) or 'no source'}")
     if facts["gone"]:
         write(f"gone      {_videos(facts['gone'])} missing on disk; to remove from the library: untrimmed rm --gone")
@@ -103,9 +103,13 @@ def _describe_exceptions(records: list[VideoRecord], sampling: str) -> str:
 def _describe_precision(settings: Settings) -> str:
     """Return a text about the number format of the encoder's matrix products on this processor."""
     if settings.products == BUILTIN_PRODUCTS:
-        return ", fixed"
+        return ", the only one of this encoder"
     number_format = choose_format("auto", "cpu")
     return f"; --precision auto is {number_format.name} on the CPU: {number_format.reason}"
+
+
+def _describe_model(model: str) -> str:
+    return "none (searches the frames directly)" if model == "frames" else model
 
 
 def _size(path: Path) -> int:
