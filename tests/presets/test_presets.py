@@ -7,7 +7,7 @@ from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.total import total_loss
 from untrimmed.models.registry import configure, create_model
-from untrimmed.presets import list_presets, load_preset, read_preset
+from untrimmed.presets import choose_preset, list_presets, load_preset, naming_own_data_preset, read_preset
 
 SMALL = {"model.dim": 8, "model.query_dim": 6, "model.video_dim": 5}
 
@@ -111,3 +111,9 @@ def test_only_jsgs_event_variant_iterates_over_captions_and_selects_by_moments()
 def test_a_weight_of_an_attachment_that_does_not_fit_is_kept():
     weights = load_preset("ms_sl", "tvr", {"weights.register_kl": 0.5}).weights
     assert weights["register_kl"] == 0.5, "the model refuses it later, as an unknown term"
+
+
+def test_an_error_in_the_preset_of_own_data_names_the_preset():
+    message = r"toy has no preset, .* \(tvr\); ms_sl/tvr"
+    with pytest.raises(ConfigError, match=message), naming_own_data_preset("ms_sl", "toy", None):
+        choose_preset("ms_sl", "toy", None, {"model.dmi": 3}).sizes()

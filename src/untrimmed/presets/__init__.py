@@ -12,7 +12,8 @@ A method or attachment from outside this package needs no file. The preset then 
 same sections.
 """
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -99,6 +100,18 @@ def choose_preset(
     for attachment in missing:
         values = _merge(values, _attachment_settings(attachment, str(values.get("dataset", OWN_DATA_PRESET))))
     return _build(values | {"method": str(name)}, overrides, where=str(path))
+
+
+@contextlib.contextmanager
+def naming_own_data_preset(method: str | ModelName, data: str, preset: str | None) -> Iterator[None]:
+    """Explain in each ConfigError of the `with` block that the preset was not chosen by the user, if that is so."""
+    try:
+        yield
+    except ConfigError as error:
+        if preset is not None or has_preset(method, data):
+            raise
+        reason = f"{data} has no preset, so the preset for your own data is used ({OWN_DATA_PRESET})"
+        raise ConfigError(f"{reason}; {error}") from None
 
 
 def preset_method(path: Path) -> ModelName:

@@ -24,7 +24,7 @@ from untrimmed.models.registry import build_model, model_class, plain_sections
 from untrimmed.models.storage import model_classes, weights_digest
 from untrimmed.plugins import plugins_of, trust
 from untrimmed.precision import Format, Precision, choose_format
-from untrimmed.presets import Preset, choose_preset, stated_widths
+from untrimmed.presets import Preset, choose_preset, naming_own_data_preset, stated_widths
 from untrimmed.running.memory import keep_freed_memory
 from untrimmed.running.run import (
     CONFIG,
@@ -106,10 +106,11 @@ def train(
     seeded = {"train.seed": seed} if seed is not None else {}
     preset = None if preset is None else str(preset)
     model_class(name)  # report a wrong method before a missing preset
-    chosen = choose_preset(name, data_name, preset, model_settings | seeded | overrides)
+    with naming_own_data_preset(name, data_name, preset):
+        chosen = choose_preset(name, data_name, preset, model_settings | seeded | overrides)
+        sizes = chosen.sizes()
     require_choices(chosen.train)  # before features are read, which can take minutes
     settings, sets = _sets(data, root, chosen, video_features, packing)
-    sizes = chosen.sizes()
     if initial is None:
         fixed = {key.removeprefix("model.") for key in overrides if key.startswith("model.")}
         if settings.root is not None:
