@@ -226,6 +226,17 @@ def test_all_parts_of_a_query_reach_the_library(client, ids, world):
     }
 
 
+def test_an_unknown_field_is_named_with_a_similar_field(client):
+    place = {"video_id": "8f14e45fceea167a", "start_s": 1.0, "ends_s": 2.0}
+    for request, message in (
+        ({"txt": "white"}, "unknown field 'txt'. Did you mean 'text'?"),
+        ({"text": "white", "zzzz": 1}, "unknown field 'zzzz'"),
+        ({"like": [place]}, "body.like.0: unknown field 'ends_s'. Did you mean 'end_s'?"),
+    ):
+        answer = client.post("/api/search", json=request)
+        assert (answer.status_code, answer.json()["detail"].partition(";")[0]) == (422, message)
+
+
 def test_a_picture_finds_similar_videos(client):
     picture = io.BytesIO()
     Image.fromarray(np.full((40, 60, 3), (0, 0, 255), np.uint8)).save(picture, "PNG")

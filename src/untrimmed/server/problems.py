@@ -1,9 +1,9 @@
 """Responses to failed requests (RFC 9457), with the same one-line messages as on the command line."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, get_args
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -18,6 +18,7 @@ from untrimmed.errors import (
     UnknownNameError,
     UntrimmedError,
     missing_package,
+    nearest,
 )
 
 log = logging.getLogger(__name__)
@@ -78,15 +79,37 @@ def problem(status: int, detail: str, error: str | None = None, headers: dict[st
     return JSONResponse(body.model_dump(), status, headers, media_type="application/problem+json")
 
 
-def validation_message(first: Mapping[str, Any]) -> tuple[str, bool]:
+def validation_message(first: Mapping[str, Any], body: Any = None) -> tuple[str, bool]:
     """Return a one-line message for a pydantic error, and whether it is complete.
 
-    If it is not complete, the response should also refer to the schema.
+    If it is not complete, the response should also refer to the schema. `body` is the type of the request's body. It is
+    used to suggest the name of a similar field.
     """
     place = ".".join(str(part) for part in first["loc"] if part != _BRANCH_OF_UNION)
     if first["type"] == "string_pattern_mismatch" and _IDS & {*first["loc"]}:
         return f"{place}: {str(first['input'])[:50]!r} is not an id; expected 16 hexadecimal digits", True
+    if first["type"] == "extra_forbidden":
+        *parents, name = first["loc"]
+        hint = nearest(str(name), _field_names(body, parents[1:]))
+        within = "" if parents == ["body"] else ".".join(str(part) for part in parents)
+        return f"{f'{within}: ' if within else ''}unknown field {str(name)[:50]!r}{hint}", False
     return f"{place or 'the arguments'}: {first['msg']}", False
+
+
+def _field_names(annotation: Any, place: Iterable[int | str]) -> list[str]:
+    """Return the names of the fields at a place in a value of a type, e.g. of `like` and 0 in a search request."""
+    fields = _fields(annotation)
+    for part in place:
+        if part in fields:
+            fields = _fields(fields[str(part)])
+    return [*fields]
+
+
+def _fields(annotation: Any) -> dict[str, Any]:
+    """Return the types of the fields of all models in a type, such as `list[Model] | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return {name: field.annotation for name, field in annotation.model_fields.items()}
+    return {name: kind for part in get_args(annotation) for name, kind in _fields(part).items()}
 
 
 def add_problems(app: FastAPI) -> None:
@@ -107,8 +130,9 @@ def add_problems(app: FastAPI) -> None:
         return _bug(error) if reason is None else problem(409, reason)
 
     @app.exception_handler(RequestValidationError)
-    async def invalid_request(_: Request, error: RequestValidationError) -> Response:
-        line, is_complete = validation_message(error.errors()[0])
+    async def invalid_request(request: Request, error: RequestValidationError) -> Response:
+        body = getattr(request.scope.get("route"), "body_field", None)
+        line, is_complete = validation_message(error.errors()[0], body and body.field_info.annotation)
         return problem(422, line if is_complete else f"{line}; see /api/openapi.json"[:500])
 
     @app.exception_handler(HTTPException)
