@@ -29,6 +29,11 @@ def test_a_reproduced_case_exits_with_zero_and_prints_a_line_per_array(capsys):
     assert lines[-1].startswith("6 ")
 
 
+def test_a_wrong_folder_is_refused_with_the_place_of_the_cases(capsys):
+    assert main(["nowhere"]) == 2
+    assert "e.g. tests/parity/cases/ms-sl/loss" in capsys.readouterr().err
+
+
 def test_an_altered_number_makes_the_command_fail(tmp_path, capsys):
     case = tmp_path / "ms-sl" / "preprocessing"
     shutil.copytree(CASES / "ms-sl" / "preprocessing", case)

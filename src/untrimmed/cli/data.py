@@ -183,7 +183,10 @@ def sources_command(
         for label, text in zip(("files", *repeat("", len(archive.files) - 1)), archive.files, strict=True):
             result_console.print(f"  {label:8} {text}")
         for label, fact in facts.items():
-            result_console.print(f"  {label:8} {fact or 'not known'}")
+            if fact:
+                result_console.print(f"  {label:8} {fact}")
+        if unknown := [label for label, fact in facts.items() if not fact]:
+            result_console.print(f"  not known: {', '.join(unknown)}")
         if archive.note:
             result_console.print(f"  {'note':8} {archive.note}")
         result_console.print(f"  {'command':8} {archive.command}\n")

@@ -133,7 +133,8 @@ def evaluate_run(
         if against is not None:
             second = evaluate(against, moments=False, **vars(replace(opening, changed={})))
             comparisons = compare(report, second)
-            sources = {str(folder): report.source, str(against): second.source}
+            if second.source != report.source:
+                sources = {str(folder): report.source, str(against): second.source}
     if output == "json":
         document = as_document(report)
         if comparisons is not None:

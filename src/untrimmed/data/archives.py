@@ -1,6 +1,6 @@
 """Where the files of each benchmark are published, according to papers, releases and annotation repositories.
 
-Unknown facts are None and are printed as "not known".
+Unknown facts are None. Their names are printed as "not known".
 """
 
 from collections.abc import Iterator

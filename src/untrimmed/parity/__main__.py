@@ -13,7 +13,9 @@ from untrimmed.errors import EXTRAS, UntrimmedError
 def main(arguments: list[str] | None = None) -> int:
     """Run one case, print one line for each compared array, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m untrimmed.parity", description=__doc__)
-    parser.add_argument("case", type=Path, help="a folder with config.json and expected.npz")
+    parser.add_argument(
+        "case", type=Path, help="a folder with config.json and expected.npz, e.g. tests/parity/cases/ms-sl/loss"
+    )
     parser.add_argument("--method", help="method of the case; default: from config.json, else the parent folder's name")
     options = parser.parse_args(arguments)
     try:

@@ -153,7 +153,10 @@ def load_case(folder: Path, method: str | None = None) -> Case:
     """
     path = folder / "config.json"
     if not path.is_file() or not (folder / "expected.npz").is_file():
-        raise FeatureError(f"{folder} is not a case: expected a folder with config.json and expected.npz")
+        raise FeatureError(
+            f"{folder} is not a case: expected a folder with config.json and expected.npz, such as those in "
+            "tests/parity/cases, e.g. tests/parity/cases/ms-sl/loss"
+        )
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
