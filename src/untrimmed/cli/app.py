@@ -161,10 +161,11 @@ def main() -> None:
     If the service is not installed, it prints only its help.
     """
     is_completion = "_UNTRIMMED_COMPLETE" in os.environ
-    if len(sys.argv) == 1 and not is_completion and has_desktop() and importlib.util.find_spec("uvicorn"):
-        sys.argv.append("serve")
-    if len(sys.argv) == 1 and not is_completion and not has_desktop():
-        typer.echo(_how_to_open_page(), err=True)
+    if len(sys.argv) == 1 and not is_completion and importlib.util.find_spec("uvicorn"):
+        if has_desktop():
+            sys.argv.append("serve")
+        else:
+            typer.echo(_how_to_open_page(), err=True)
     try:
         build_app(_requested_command())(prog_name="untrimmed")
     except UntrimmedError as error:

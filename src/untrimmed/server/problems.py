@@ -133,7 +133,8 @@ def add_problems(app: FastAPI) -> None:
     async def invalid_request(request: Request, error: RequestValidationError) -> Response:
         body = getattr(request.scope.get("route"), "body_field", None)
         line, is_complete = validation_message(error.errors()[0], body and body.field_info.annotation)
-        return problem(422, line if is_complete else f"{line}; see /api/openapi.json"[:500])
+        end = " See /api/openapi.json" if line.endswith("?") else "; see /api/openapi.json"
+        return problem(422, line if is_complete else f"{line}{end}"[:500])
 
     @app.exception_handler(HTTPException)
     async def http_error(_: Request, error: HTTPException) -> Response:
