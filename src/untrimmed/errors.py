@@ -12,40 +12,40 @@ from pathlib import Path
 from typing import Any
 
 EXTRAS = {  # optional package -> the extra that installs it
-    "anyio": "untrimmed[server]",
-    "av": "untrimmed[video]",
-    "charset_normalizer": "untrimmed[video]",
-    "ctranslate2": "untrimmed[speech]",
-    "fastapi": "untrimmed[server]",
-    "faster_whisper": "untrimmed[speech]",
-    "h5py": "untrimmed[torch]",
-    "lance": "untrimmed[video]",
-    "lightning": "untrimmed[train]",
-    "matplotlib": "untrimmed[plot]",
-    "mcp": "untrimmed[mcp]",
-    "numkong": "untrimmed[video]",
-    "onnxruntime": "untrimmed[offline]",
-    "opentimelineio": "untrimmed[video]",
-    "PIL": "untrimmed[video]",
-    "prometheus_client": "untrimmed[server]",
-    "pyarrow": "untrimmed[video]",
-    "pydantic": "untrimmed[server]",
-    "pywt": "untrimmed[video]",
-    "rapidocr": "untrimmed[screen-text]",
-    "ray": "untrimmed[ray]",
-    "safetensors": "untrimmed[torch]",
-    "scipy": "untrimmed[torch]",
-    "skimage": "untrimmed[demo]",
-    "sklearn": "untrimmed[plot]",
-    "skvideo": "untrimmed[demo]",
-    "starlette": "untrimmed[server]",
-    "tensorboard": "untrimmed[tensorboard]",
-    "tokenizers": "untrimmed[offline]",
-    "torch": "untrimmed[torch]",
-    "transformers": "untrimmed[hub]",
-    "uvicorn": "untrimmed[server]",
-    "wandb": "untrimmed[wandb]",
-    "watchfiles": "untrimmed[server]",
+    "anyio": "server",
+    "av": "video",
+    "charset_normalizer": "video",
+    "ctranslate2": "speech",
+    "fastapi": "server",
+    "faster_whisper": "speech",
+    "h5py": "torch",
+    "lance": "video",
+    "lightning": "train",
+    "matplotlib": "plot",
+    "mcp": "mcp",
+    "numkong": "video",
+    "onnxruntime": "offline",
+    "opentimelineio": "video",
+    "PIL": "video",
+    "prometheus_client": "server",
+    "pyarrow": "video",
+    "pydantic": "server",
+    "pywt": "video",
+    "rapidocr": "screen-text",
+    "ray": "ray",
+    "safetensors": "torch",
+    "scipy": "torch",
+    "skimage": "demo",
+    "sklearn": "plot",
+    "skvideo": "demo",
+    "starlette": "server",
+    "tensorboard": "tensorboard",
+    "tokenizers": "offline",
+    "torch": "torch",
+    "transformers": "hub",
+    "uvicorn": "server",
+    "wandb": "wandb",
+    "watchfiles": "server",
 }
 
 
@@ -134,13 +134,20 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def install_command(extra: str) -> str:
-    """Return the command that adds an extra of this package to the environment in which the program runs."""
+def install_advice(extra: str) -> str:
+    """Return the next step for a message: the command that adds an extra to the environment in which the program runs.
+
+    The package is installed from a checkout of its repository, not from a package index.
+    """
     parts = Path(sys.prefix).parts
     if "pipx" in parts:
-        return f"pipx runpip untrimmed install 'untrimmed[{extra}]'"
-    tool = "uv tool" if "uv" in parts and "tools" in parts else "pip"
-    return f"{tool} install 'untrimmed[{extra}]'"
+        command = f"pipx runpip untrimmed install -c constraints.txt '.[{extra}]'"
+    elif "uv" in parts and "tools" in parts:  # uv installs the tool again, so the command also names the usual extras
+        extras = ",".join(dict.fromkeys(["offline", "server", extra]))
+        command = f"uv tool install --constraints constraints.txt '.[{extras}]'"
+    else:
+        command = f"pip install -c constraints.txt '.[{extra}]'"
+    return f"in a checkout of untrimmed, run: {command}"
 
 
 def missing_package(error: ModuleNotFoundError) -> str | None:
@@ -148,13 +155,14 @@ def missing_package(error: ModuleNotFoundError) -> str | None:
 
     The result is None if none of the optional extras of untrimmed installs the missing package.
 
-    >>> missing_package(ModuleNotFoundError("No module named 'av.video'", name="av.video"))
-    "this needs the package 'av', which is not installed; run: pip install 'untrimmed[video]'"
+    >>> message = missing_package(ModuleNotFoundError("No module named 'av.video'", name="av.video"))
+    >>> message.partition("; ")[0]
+    "this needs the package 'av', which is not installed"
     """
     package = (error.name or "").partition(".")[0]
     if package not in EXTRAS:
         return None
-    return f"this needs the package {package!r}, which is not installed; run: pip install '{EXTRAS[package]}'"
+    return f"this needs the package {package!r}, which is not installed; {install_advice(EXTRAS[package])}"
 
 
 def one_line(error: BaseException) -> str:

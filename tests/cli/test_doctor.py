@@ -11,7 +11,7 @@ from tests.toy import stored_video
 from untrimmed.encoders import registry
 from untrimmed.encoders.hub import encoder, weights
 from untrimmed.encoders.registry import DEFAULT, ENCODERS
-from untrimmed.errors import EncoderError, install_command
+from untrimmed.errors import EncoderError, install_advice
 from untrimmed.passages import screen, speech
 from untrimmed.search.corpora.engine import cache_library
 from untrimmed.search.store.table import VideoIndex
@@ -70,7 +70,7 @@ def test_without_torch_the_default_encoder_is_only_a_note(run, monkeypatch):
     _, out, _ = run("doctor")
     (default,) = [line for line in out.splitlines() if DEFAULT in line]
     assert default.split()[:2] == ["note", "default"]
-    assert all(word in default for word in ("transformers", "'builtin'", "pip install 'untrimmed[hub]'"))
+    assert all(word in default for word in ("transformers", "'builtin'", "pip install -c constraints.txt '.[hub]'"))
 
 
 def test_builtin_may_be_missing_unless_it_is_requested(run, monkeypatch):
@@ -124,13 +124,19 @@ def test_repair_lists_damaged_files_and_the_next_command(tmp_path, run):
 
 
 @pytest.mark.parametrize(
-    ("prefix", "start"),
+    ("prefix", "command"),
     [
-        ("/home/me/venv", "pip install"),
-        ("/home/me/.local/share/pipx/venvs/untrimmed", "pipx runpip untrimmed install"),
-        ("/home/me/.local/share/uv/tools/untrimmed", "uv tool install"),
+        ("/home/me/venv", "pip install -c constraints.txt '.[speech]'"),
+        (
+            "/home/me/.local/share/pipx/venvs/untrimmed",
+            "pipx runpip untrimmed install -c constraints.txt '.[speech]'",
+        ),
+        (
+            "/home/me/.local/share/uv/tools/untrimmed",
+            "uv tool install --constraints constraints.txt '.[offline,server,speech]'",
+        ),
     ],
 )
-def test_the_command_that_adds_an_extra_fits_the_environment(monkeypatch, prefix, start):
+def test_the_command_that_adds_an_extra_fits_the_environment(monkeypatch, prefix, command):
     monkeypatch.setattr(sys, "prefix", prefix)
-    assert install_command("speech") == f"{start} 'untrimmed[speech]'"
+    assert install_advice("speech") == f"in a checkout of untrimmed, run: {command}"

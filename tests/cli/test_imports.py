@@ -117,7 +117,7 @@ def test_models_are_listed_without_torch():
 def test_parity_without_torch_names_the_package_to_install(tmp_path):
     done = without_torch("from untrimmed.parity.__main__ import main; sys.exit(main())", tmp_path)
     assert done.returncode == 2
-    assert [done.stderr.count("\n"), "pip install 'untrimmed[torch]'" in done.stderr] == [1, True]
+    assert [done.stderr.count("\n"), "pip install -c constraints.txt '.[torch]'" in done.stderr] == [1, True]
 
 
 def without_torch(program: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -132,9 +132,10 @@ def without_torch(program: str, *words: str | Path) -> subprocess.CompletedProce
     [
         (
             ["train", "gmmformer_v2", "--data", "tvr", "--root", "."],
-            "'torch', which is not installed; run: pip install 'untrimmed[torch]'",
+            "'torch', which is not installed; in a checkout of untrimmed, run: pip install -c constraints.txt "
+            "'.[torch]'",
         ),
-        (["search", "a dog", "--library", "{library}"], "pip install 'untrimmed[hub]'"),
+        (["search", "a dog", "--library", "{library}"], "pip install -c constraints.txt '.[hub]'"),
     ],
 )
 def test_commands_that_need_torch_name_it_in_one_line_if_it_is_missing(library, arguments, line):

@@ -207,7 +207,7 @@ def test_without_the_mcp_package_one_line_names_what_to_install(tmp_path):
     )
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert "pip install 'untrimmed[mcp]'" in line
+    assert "pip install -c constraints.txt '.[mcp]'" in line
 
 
 def test_jobs_of_watched_folders_are_printed_and_a_notice_only_once(capsys):

@@ -36,7 +36,7 @@ def test_a_padded_drawing_is_as_wide_as_a_reel():
 
 def test_the_error_for_a_missing_package_names_the_command_to_install_it():
     missing = Footage(name="owl", package="no_such_package_of_owls", file="owl.png")
-    with refused(VideoError, "no_such_package_of_owls/owl.png", "pip install 'untrimmed[demo]'"):
+    with refused(VideoError, "no_such_package_of_owls/owl.png", "pip install -c constraints.txt '.[demo]'"):
         footage_path(missing)
 
 

@@ -139,7 +139,7 @@ def test_rapidocr_reads_pictures_of_any_size_and_finds_nothing_in_plain_ones():
 def test_missing_or_other_models_are_one_line(monkeypatch):
     absent = dataclasses.replace(screen.DETECTOR, package="no_such_package")
     monkeypatch.setattr(screen, "DETECTOR", absent)
-    with refused(EncoderError, "no_such_package", "untrimmed[screen-text]"):
+    with refused(EncoderError, "no_such_package", ".[screen-text]"):
         create_source("screen").check()
     monkeypatch.setattr(screen, "DETECTOR", dataclasses.replace(screen.RECOGNISER, sha256="0" * 64))
     with refused(EncoderError, "screen text"):

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from untrimmed.cli.console import USAGE, print_json, result_console
 from untrimmed.cli.options import ImportOption, JsonOption, LibraryOption
-from untrimmed.errors import UntrimmedError, shown
+from untrimmed.errors import UntrimmedError, install_advice, shown
 
 _COLOURS = {"ok": "green", "note": "yellow", "bad": "red"}
 
@@ -85,9 +85,9 @@ def _python() -> Iterator[Finding]:
     yield Finding("ok", "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
     missing = [name for name in ("av", "lance", "numkong", "PIL") if importlib.util.find_spec(name) is None]
     if missing:
-        yield Finding("bad", "packages", f"missing: {', '.join(missing)}; run: pip install 'untrimmed[video]'")
+        yield Finding("bad", "packages", f"missing: {', '.join(missing)}; {install_advice('video')}")
     if importlib.util.find_spec("torch") is None:
-        text = "not installed; hub encoders and trained models need it: pip install 'untrimmed[hub,train]'"
+        text = f"not installed; trained models need it; {install_advice('torch')}; hub encoders need the extra 'hub'"
         yield Finding("note", "torch", text)
         return
     import torch
@@ -142,7 +142,7 @@ def _default(tested: str) -> Iterator[Finding]:
         return
     if missing := missing_packages():
         packages = " and ".join(missing)
-        text = f"{DEFAULT} needs {packages}, so `index` uses 'builtin'; to change that: pip install 'untrimmed[hub]'"
+        text = f"{DEFAULT} needs {packages}, so `index` uses 'builtin'; to change that, {install_advice('hub')}"
         yield Finding("note", "default", text)
         return
     try:

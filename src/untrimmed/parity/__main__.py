@@ -7,7 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from untrimmed.errors import EXTRAS, UntrimmedError
+from untrimmed.errors import EXTRAS, UntrimmedError, install_advice
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name not in EXTRAS:
             raise
-        print(f"error: parity needs {error.name!r}; run: pip install '{EXTRAS[error.name]}'", file=sys.stderr)
+        print(f"error: parity needs {error.name!r}; {install_advice(EXTRAS[error.name])}", file=sys.stderr)
         return 2
     for result in results:
         print(result)

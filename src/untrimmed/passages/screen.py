@@ -18,11 +18,11 @@ import numpy as np
 from jaxtyping import Float32, UInt8
 
 from untrimmed.encoders.builtin.weights import PackagedFile
-from untrimmed.errors import EncoderError, install_command
+from untrimmed.errors import EncoderError, install_advice
 from untrimmed.passages.passage import Passage
 from untrimmed.passages.source import Media, PassageSource, ReadingReport, register_source
 
-_INSTALL = install_command("screen-text")
+_INSTALL = install_advice("screen-text")
 _USER = "screen text"
 # PP-OCRv6 (Apache-2.0): Latin scripts, Chinese and Japanese.
 DETECTOR = PackagedFile(

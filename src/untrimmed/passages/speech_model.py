@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 
 from untrimmed.encoders.hub.weights import DIGEST_LENGTH, answer_within, is_hub_id, weights_sha256
-from untrimmed.errors import EncoderError, UnknownNameError, install_command, one_line
+from untrimmed.errors import EncoderError, UnknownNameError, install_advice, one_line
 
 DEFAULT_MODEL = "base"
 # short name -> hub id; all are converted from OpenAI's Whisper (MIT)
@@ -28,7 +28,7 @@ _WEIGHTS = "model.bin"
 _NEEDED = (_WEIGHTS, "config.json", "tokenizer.json")
 _DOWNLOADED = [*_NEEDED, "preprocessor_config.json", "vocabulary.*"]
 _TIMEOUT_S = 5.0  # if the hub has not answered by then, it counts as unreachable
-INSTALL = install_command("speech")
+INSTALL = install_advice("speech")
 
 
 def locate_model(name: str) -> Path:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from jaxtyping import Float
 
-from untrimmed.errors import ConfigError
+from untrimmed.errors import ConfigError, install_advice
 from untrimmed.files import whole_file
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def styled(draw: D) -> D:
         try:
             from matplotlib import rc_context
         except ImportError as error:
-            raise ConfigError(f"plots need matplotlib ({error}); run: pip install 'untrimmed[plot]'") from error
+            raise ConfigError(f"plots need matplotlib ({error}); {install_advice('plot')}") from error
         with rc_context(_SETTINGS):
             return draw(*args, **settings)
 

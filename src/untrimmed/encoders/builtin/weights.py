@@ -10,11 +10,11 @@ from pathlib import Path
 
 import platformdirs
 
-from untrimmed.errors import EncoderError
+from untrimmed.errors import EncoderError, install_advice
 from untrimmed.files import file_sha256, write_whole
 
 _LARGE = 1 << 20  # bytes; only checks of larger files are recorded
-INSTALL = "pip install 'untrimmed[offline]'"
+INSTALL = install_advice("offline")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from untrimmed.errors import EncoderError, one_line
+from untrimmed.errors import EncoderError, install_advice, one_line
 
 
 def load_pretrained(folder: Path, name: str, *classes: str, unused: tuple[str, ...] = ()) -> tuple[Any, ...]:
@@ -29,7 +29,9 @@ def load_pretrained(folder: Path, name: str, *classes: str, unused: tuple[str, .
             )
             parts = [getattr(transformers, cls).from_pretrained(folder, **local) for cls in classes]
     except ImportError as error:
-        raise EncoderError(f"{name}: {one_line(error)}; pip install 'untrimmed[hub]' and the named package") from error
+        raise EncoderError(
+            f"{name}: {one_line(error)}; install the named package, and {install_advice('hub')}"
+        ) from error
     except Exception as error:  # transformers raises many kinds of exceptions for invalid folders
         raise EncoderError(f"{name}: transformers cannot load it ({one_line(error)})") from error
     missing = sorted(key for key in map(str, info["missing_keys"]) if not key.startswith(unused))

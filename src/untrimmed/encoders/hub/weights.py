@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from untrimmed.errors import EncoderError, one_line
+from untrimmed.errors import EncoderError, install_advice, one_line
 from untrimmed.files import file_sha256
 
 logger = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ def locate(
     if not is_hub_id(str(source)):
         raise EncoderError(f"{source}: no such folder, and not a hub id (OWNER/NAME); check the path")
     if missing := missing_packages():
-        raise EncoderError(f"{source}: hub models need {' and '.join(missing)}; pip install 'untrimmed[hub]'")
+        raise EncoderError(f"{source}: hub models need {' and '.join(missing)}; {install_advice('hub')}")
     cached = _cached_snapshot(str(source), needs)
     if cached is not None:
         return cached
