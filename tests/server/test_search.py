@@ -234,7 +234,7 @@ def test_an_unknown_field_is_named_with_a_similar_field(client):
         ({"like": [place]}, "body.like.0: unknown field 'ends_s'. Did you mean 'end_s'?"),
     ):
         answer = client.post("/api/search", json=request)
-        assert (answer.status_code, answer.json()["detail"].partition(";")[0]) == (422, message)
+        assert (answer.status_code, answer.json()["detail"].startswith(message)) == (422, True)
 
 
 def test_a_picture_finds_similar_videos(client):
