@@ -226,7 +226,7 @@ WRONG = [
     ("search", {}, ""),
     ("search", {"query": "red"}, "'query'"),
     ("search", {"text": "red", "limit": 0}, "limit"),
-    ("search", {"text": "red", "filters": {"folder": "/"}}, "filters.folder"),
+    ("search", {"text": "red", "filters": {"folder": "/"}}, "filters: unknown field 'folder'"),
     ("search", {"text": "red", "filters": {"within": "/nowhere"}}, "/nowhere"),
     ("search", {"text": "red", "filters": {"since": "yesterday"}}, "'yesterday'"),
     ("show", {"video_id": "0123456789abcdef", "time_s": 1.0}, "id"),
