@@ -325,6 +325,8 @@ def test_commands_take_names_of_indexed_videos_as_paths(run, videos, tmp_path):
     run("index", videos)
     for name in ("flag.mp4", "flag"):
         assert run("cut", f"{name}@1-2", "-o", tmp_path / f"{name}.mp4")[0] == 0
+        code, _, refusal = run("cut", f"{name}@1-2", "-o", tmp_path / "clip.foo")
+        assert (code, ".mkv" in refusal, ".otio" in refusal) == (2, True, True)
         code, out, _ = run("similar", f"{name}@1", "-k", "1", "--json")
         assert Path(json.loads(out)["hits"][0]["video"]) == videos / "flag.mp4"
         code, out, _ = run("search", "green", "--in", name, "--json")

@@ -94,7 +94,10 @@ def cut(
         return
     if rate is not None:
         raise ConfigError(f"--rate {rate}: is for timelines; name a file such as {shown(output.with_suffix('.otio'))}")
-    files = _files(moments, output) if are_several or output.is_dir() else [output]
+    are_in_folder = are_several or output.is_dir()
+    if not are_in_folder:
+        _require_suffix(output)
+    files = _files(moments, output) if are_in_folder else [output]
     if existing := [file for file in files if file.exists() and not overwrite]:
         raise ConfigError(f"{shown(existing[0])}: already exists; choose another name or add --overwrite")
     is_new_folder = are_several and not output.exists()
@@ -113,6 +116,17 @@ def cut(
         output.rmdir()
     if failed:
         raise typer.Exit(SOME_FAILED)
+
+
+def _require_suffix(output: Path) -> None:
+    """Raise a ConfigError if no format of clips has this suffix."""
+    from untrimmed.exports.formats import FORMATS
+    from untrimmed.video.reader import CUT_FORMATS
+
+    if output.suffix.lower() not in CUT_FORMATS:
+        exports = " ".join(form.suffix for form in FORMATS.values())
+        expected = f"expected {' '.join(CUT_FORMATS)} for a clip, or {exports} for a timeline, a table or text"
+        raise ConfigError(f"{shown(output)}: cannot write '{output.suffix}' files; {expected}")
 
 
 def _export(

@@ -98,8 +98,8 @@ def to_edl(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
         if cut.rate != rate:
             rates = f"{float(cut.rate):.5g} frames per second, the edit list has {float(rate):.5g}"
             raise ConfigError(
-                f"{shown(cut.moment.video)}: has {rates}, but an edit list has one rate; choose that of the files, "
-                "export them in several lists, or choose another format"
+                f"{shown(cut.moment.video)}: has {rates}, but an edit list has one rate; choose the rate of the "
+                "files, export files of different rates separately, or write .otio or .fcpxml"
             )
     # For 29.97 and 59.94, the adapter writes drop-frame timecodes. Timecodes without drop frame are those of 30 and 60.
     clock = float(rate) if timeline.is_drop else float(timeline.base)
