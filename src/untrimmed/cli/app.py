@@ -96,19 +96,24 @@ class _Command(TyperCommand):
             raise
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return _without_flag_types(super().get_params(ctx))
+        return _without_needless_types(super().get_params(ctx))
 
 
 class _Group(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
-        return _without_flag_types(super().get_params(ctx))
+        return _without_needless_types(super().get_params(ctx))
 
 
-def _without_flag_types(params: list[Any]) -> list[Any]:
-    """Remove the type of flags from the help, because `--json <bool>` would look as if the flag required a value."""
+def _without_needless_types(params: list[Any]) -> list[Any]:
+    """Remove the types of flags and arguments from the help.
+
+    `--json <bool>` would look as if the flag required a value, and `<list[Path]>` is a Python type.
+    """
     for param in params:
         if getattr(param, "is_flag", False):
             param.metavar = ""
+        elif param.param_type_name == "argument":
+            param.display_type_rich = lambda ctx: None
     return params
 
 

@@ -22,7 +22,7 @@ FORMATS = ("markdown", "latex", "csv", "json")
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(parser=parse_path, metavar="RUN...", help="Folders of finished runs.")],
+    runs: Annotated[list[Path], typer.Argument(parser=parse_path, metavar="RUN", help="Folders of finished runs.")],
     split: SplitOption = "test",
     root: MovedRootOption = None,
     output: Annotated[

@@ -356,7 +356,7 @@ def simulate_command(
     ] = False,
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Sizes, difficulty and variants, e.g. video_dim=256 noise=0.2."),
+        typer.Argument(metavar="KEY=VALUE", help="Sizes, difficulty and variants, e.g. video_dim=256 noise=0.2."),
     ] = None,
     imports: ImportOption = None,
 ) -> None:

@@ -98,7 +98,7 @@ def _python() -> Iterator[Finding]:
     processor = "CUDA" if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
     yield Finding("ok", "torch", f"{torch.__version__}, {processor}")
     number_format = choose_format("auto", str(choose_device("auto", mps=True)))
-    yield Finding("ok", "products", f"--precision auto is {number_format.name} here: {number_format.reason}")
+    yield Finding("ok", "precision", f"--precision auto is {number_format.name} here: {number_format.reason}")
 
 
 def _video() -> Iterator[Finding]:
@@ -199,10 +199,11 @@ def _builtin_problem() -> str | None:
 
 def _library(folder: Path | None) -> Iterator[Finding]:
     import untrimmed
+    from untrimmed.search.store.records import how_to_make
 
     library = untrimmed.open(folder)
     if not library.folder.exists():
-        yield Finding("note", "library", f"none yet at {library.folder}; create it with: untrimmed index FOLDER")
+        yield Finding("note", "library", f"none yet at {library.folder}; {how_to_make(str(library.folder))}")
         return
     records = library.videos()
     yield Finding("ok", "library", f"{library.folder}: {len(records)} videos")

@@ -81,7 +81,7 @@ def features(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Write to DIR/NAME.")],
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="PATH...", help="Videos or folders.  \\[default: all of --library]", parser=parse_path),
+        typer.Argument(metavar="PATH", help="Videos or folders.  \\[default: all of --library]", parser=parse_path),
     ] = None,
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the data set.")] = "mine",
     layout: LayoutOption = None,

@@ -91,7 +91,7 @@ def import_checkpoint(
     ] = None,
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Settings to use instead of the file's and the preset's."),
+        typer.Argument(metavar="KEY=VALUE", help="Settings to use instead of the file's and the preset's."),
     ] = None,
     json_output: JsonOption = False,
     imports: ImportOption = None,

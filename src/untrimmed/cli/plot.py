@@ -14,9 +14,9 @@ from untrimmed.errors import ConfigError
 
 def plot(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Name of the figure.  \\[default: list all]")
+        str | None, typer.Argument(metavar="NAME", help="Name of the figure.  \\[default: list all]")
     ] = None,
-    runs: Annotated[list[Path] | None, typer.Argument(metavar="[RUN]...", help="Folders of runs.")] = None,
+    runs: Annotated[list[Path] | None, typer.Argument(metavar="RUN", help="Folders of runs.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Output file: .png or .svg.")] = None,
     query: Annotated[
         list[str] | None,

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 def reproduce(
     paper: Annotated[
-        str | None, typer.Argument(metavar="[PAPER]", help="Name of a paper.  \\[default: list the papers]")
+        str | None, typer.Argument(metavar="PAPER", help="Name of a paper.  \\[default: list the papers]")
     ] = None,
     entry: Annotated[
-        str | None, typer.Argument(metavar="[TABLE|FIGURE]", help="E.g. table1 or figure5.  \\[default: list all]")
+        str | None, typer.Argument(metavar="TABLE|FIGURE", help="E.g. table1 or figure5.  \\[default: list all]")
     ] = None,
     root: Annotated[
         Path | None,

@@ -30,9 +30,7 @@ _comparison_option = partial(typer.Option, rich_help_panel="What to compare")
 _training_option = partial(typer.Option, rich_help_panel="Training")
 MethodsArgument = Annotated[
     list[str],
-    typer.Argument(
-        metavar="METHOD[+ATTACHMENT...][,KEY=VALUE...]...", help="Methods to compare, with attachments and settings."
-    ),
+    typer.Argument(metavar="METHOD", help="Methods to compare, e.g. ms_sl or gmmformer_v2+ral,train.epochs=30"),
 ]
 DataOption = Annotated[list[str], data_option("--data", metavar="NAME", help="Data set at DIR/NAME (repeatable).")]
 OutOption = Annotated[Path, data_option("--out", metavar="DIR", help="Folder for runs; finished runs are reused.")]
