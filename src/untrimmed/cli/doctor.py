@@ -223,7 +223,7 @@ def _repair(folder: Path | None) -> Iterator[Finding]:
 
     damaged = untrimmed.open(folder).repair()
     for path in damaged.commits:
-        advice = "index the videos again that were added after it"
+        advice = "videos that were added after it must be indexed again"
         text = f"{shown(path)}: this commit was damaged and is renamed; the previous commit is used; {advice}"
         yield Finding("bad", "repair", text)
     for path in damaged.files:

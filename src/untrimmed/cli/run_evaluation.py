@@ -41,7 +41,7 @@ class Opening:
 
 @dataclass(frozen=True, kw_only=True)
 class ExportFiles:
-    """The files to write with results of every query. The fields are named like the options; None: do not write."""
+    """The files to write with results of every query. Each field is named like its option. None writes no file."""
 
     per_query: Path | None = None
     trec: Path | None = None
@@ -108,7 +108,7 @@ def evaluate_run(
         output: One of `FORMATS`.
         against: A second model. The differences from its results are printed, with significance tests.
         moments: Also print the metrics of moments, if the data set has moments.
-        truths: A file of dense labels: all right videos of each query. It adds the recall of any right video.
+        truths: A file of dense labels, which list all right videos of each query. They add recall of any right video.
         files: Files to write about the model in `folder`.
         opening: How to open both models. Its changed settings only apply to the model in `folder`.
     """

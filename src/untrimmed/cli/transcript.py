@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from untrimmed.passages.passage import Passage
 
 _FORMATS = ("text", "srt", "vtt", "json")
-_OPTIONS = {"subtitle": "--subtitles", "speech": "--speech", "screen": "--screen-text"}  # of `untrimmed index`
+_OPTIONS = {"subtitle": "--subtitles", "speech": "--speech", "screen": "--screen-text"}  # option by source
 
 
 def transcript(

@@ -33,7 +33,7 @@ def epoch_batches(num_items: int, batch_size: int, *, seed: int, epoch: int) -> 
 def training_batch(
     dataset: RetrievalDataset, videos: Int[np.ndarray, " V"], *, sort_by: Literal["frames", "captions"] = "frames"
 ) -> TrainingBatch:
-    """Return a batch of videos with all their captions, in the order of the released programs."""
+    """Return videos with all their captions as a batch, in the order of `RetrievalDataset.training_rows`."""
     return _batch_of(dataset, dataset.training_rows(videos, sort_by=sort_by))
 
 

@@ -38,7 +38,7 @@ def require_float32(model: RetrievalModel) -> None:
         if parameter.dtype != torch.float32:
             dtype = str(parameter.dtype).removeprefix("torch.")
             raise ConfigError(
-                f"{model.name}: {name} is {dtype}, expected float32; call model.float(), precision='bfloat16' is faster"
+                f"{model.name}: {name} is {dtype}, expected float32; call model.float(); precision='bfloat16' is faster"
             )
 
 
@@ -46,7 +46,7 @@ def require_float32(model: RetrievalModel) -> None:
 class Encoding:
     """The device and number format in which encoders run. Encodings are always float32.
 
-    With `compiled`, encoders are compiled by `torch.compile` for training, once for all batch sizes.
+    If `compiled` is true, `torch.compile` compiles each encoder for training, once for all batch sizes.
     """
 
     device: torch.device

@@ -74,7 +74,7 @@ class LoadedModel:
 
     @checked(queries="the result of encode_queries", videos="the result of encode_videos")
     def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """Return the scores of every query with every video: `fused` ranks videos, `branches` are its parts by name."""
+        """Return the scores of every query with every video: the `branches` by name, and `fused` to rank videos."""
         with evaluating(self.model):
             return self.model.score(queries, videos)
 
@@ -118,7 +118,7 @@ class LoadedModel:
 
     @checked()
     def changed(self, settings: Mapping[str, Any]) -> LoadedModel:
-        """Return a copy with other settings, by dotted keys: `model.KEY` or `train.annotators`.
+        """Return a copy with new values of some settings. The keys are `model.KEY` or `train.annotators`.
 
         Raises: ConfigError if a setting cannot change after training.
         """
@@ -203,8 +203,8 @@ def open_model(
     The default data set is the data set of the run. If this data set was moved after training, pass its new folder as
     `root`. An imported model needs both `data` and `root`.
 
-    Videos are encoded in batches of the released size, because one of GMMFormer's windows depends on the longest video
-    of the batch.
+    Videos are encoded in batches of the same size as in the released programs, because one of GMMFormer's windows
+    depends on the longest video of the batch.
 
     Raises: CheckpointError for a missing or damaged model. ConfigError for an unknown data set or a setting that cannot
         change after training. FeatureError for missing, damaged or incompatible features.

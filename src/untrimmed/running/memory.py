@@ -20,8 +20,7 @@ _MMAP_MAX = -4
 def keep_freed_memory() -> None:
     """Make glibc keep the memory that PyTorch frees, until the process ends. Without glibc, this has no effect.
 
-    Without this function, the kernel clears new pages for every temporary array. This takes a fifth of the time of a
-    training step. After this call, the process no longer returns memory to the system.
+    This saves a fifth of the time of a training step, in which the kernel would clear pages for temporary arrays.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -35,7 +34,7 @@ def keep_freed_memory() -> None:
 def explaining_memory(device: torch.device, advice: str) -> Iterator[None]:
     """Return a context that replaces an out-of-memory error by a ConfigError.
 
-    The message contains the memory used, requested and available, followed by `advice`.
+    The message contains the used, the requested and the total memory, followed by `advice`.
     """
     try:
         yield
@@ -51,10 +50,7 @@ def explaining_memory(device: torch.device, advice: str) -> Iterator[None]:
 
 
 def _used_and_total(device: torch.device) -> tuple[int, int]:
-    """Return the largest number of bytes that this process has used on a device, and the size of the device's memory.
-
-    Both numbers are in bytes.
-    """
+    """Return the peak memory use of this process on a device, and the total memory of the device, in bytes."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device), torch.cuda.mem_get_info(device)[1]
     import resource

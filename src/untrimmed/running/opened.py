@@ -30,7 +30,7 @@ from untrimmed.running.results import (
 )
 from untrimmed.scores.max_sim import best_rows_in_bfloat16
 
-# while scoring, largest number of entries of an array [queries, videos, clips or frames]
+# during scoring, the largest number of entries in an array [queries, videos, clips or frames]
 SIMILARITIES_AT_A_TIME = 2**24
 QUERIES_AT_A_TIME = 1024  # number of queries whose rankings of moments are merged together
 
@@ -107,10 +107,10 @@ class OpenedModel:
         )
 
     def watched(self) -> dict[str, float]:
-        """Return the mean of each number that the model computes in `watched_queries` and `watched_videos`, by name.
+        """Return means over the split, by name, of the numbers in the model's `watched_queries` and `watched_videos`.
 
-        The means are over the split. `NAME_p90` is the 90th percentile over queries, with which a search detects
-        unusual queries.
+        For each entry of `watched_queries`, `NAME_p90` is the 90th percentile. A search uses it to detect unusual
+        queries.
         """
         first = np.arange(1)
         with evaluating(self.model):
@@ -148,8 +148,8 @@ class OpenedModel:
     def best_spans(self, queries: EncodedQueries, videos: Int[np.ndarray, "Q K"]) -> Float[np.ndarray, "Q K 2"]:
         """Return start and end, in seconds, of the best window of each query in each of its `videos`.
 
-        The values are NaN for a video without a duration. The window is the one that `locate` ranks first in the video,
-        except for different rounding errors in other batches.
+        The values are NaN for a video without a duration. This window is also the one that `locate` ranks first in
+        the video, unless rounding errors differ between batches.
 
         Raises: NoTimelineError for a method without frames and clips.
         """
@@ -192,8 +192,8 @@ class OpenedModel:
         """Return the metrics of the model on the split.
 
         - `moments`: also compute the metrics of moments, if the data set has moments and the model can find moments.
-        - `truths`: a file of dense labels (`data/truths.py`), which add recall with several correct videos per query.
-          The default is the file in the data set's folder, if it exists.
+        - `truths`: a file of dense labels, which list all correct videos of each query (`data/truths.py`). They add
+          recall of any correct video. The default is the file in the data set's folder, if it exists.
         - `keep_scores`: add the score matrices to the report.
         """
         dataset = self.dataset
@@ -201,8 +201,9 @@ class OpenedModel:
         scores = self.score()
         if count := np.count_nonzero(np.isnan(scores.fused)):
             raise CheckpointError(
-                f"{self.model.name} on {dataset.name}, {dataset.split}: {count:,} scores are nan; the model is damaged "
-                "or its training diverged, train it again with a lower train.learning_rate, or fix nan among features"
+                f"{self.model.name} on {dataset.name}, {dataset.split}: {count:,} scores are nan; fix the "
+                "features if they contain nan; otherwise, the training diverged or the model is damaged: train again "
+                "with a lower train.learning_rate"
             )
         note = why_no_events(dataset) if moments else "moments were not scored"
         split_moments = None

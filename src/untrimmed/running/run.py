@@ -202,8 +202,8 @@ def require_best_model(folder: Path) -> None:
     missing = [name for name in (WEIGHTS, SETTINGS) if not (folder / name).is_file()]
     if missing:
         raise CheckpointError(
-            f"{folder}: {' and '.join(missing)} of its best epoch so far: no such file; restore it, or choose another "
-            "--out to start again"
+            f"{folder}: {' and '.join(missing)} of the best epoch so far is missing; restore it, or choose "
+            "another --out to start again"
         )
     load_model(folder)
 

@@ -46,8 +46,8 @@ def require_fit(sizes: ModelConfig, features: FeatureSettings, dataset: Retrieva
     for what, key, width in (("frame", "video_dim", dataset.video_dim), ("word", "query_dim", dataset.query_dim)):
         if width != (expected := getattr(sizes, key)):
             raise FeatureError(
-                f"{source}: {what} features have width {width}, {place} expects {expected}; extract others, or set "
-                f"model.{key}={width}"
+                f"{source}: {what} features have width {width}, {place} expects {expected}; extract other features, or "
+                f"set model.{key}={width}"
             )
     actual = dataset.features.settings
     for key, limit, expected, fits in (
@@ -70,7 +70,7 @@ def _require_passages(sizes: ModelConfig, dataset: RetrievalDataset, source: str
     loaded = dataset.features.settings.max_passages
     if passages is None or loaded > sizes.max_passages:
         raise FeatureError(
-            f"{source}: was loaded with max_passages={loaded}, {place} reads subtitles; load it from files, with "
+            f"{source}: was loaded with max_passages={loaded}, but {place} reads subtitles; load it from files with "
             f"load_dataset(..., max_passages={sizes.max_passages})"
         )
     if passages.dim != sizes.query_dim:

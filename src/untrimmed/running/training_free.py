@@ -65,8 +65,8 @@ def evaluate_training_free(
     """Return the metrics of TF-PRVR on a split. Metrics and arguments are the same as for `evaluate`.
 
     In a data set in memory, frames and words must be in one vector space. Pass a sentence vector as the vector of a
-    single word. Moments are ranked by the score of their video, then by clearness: the difference between the relevance
-    of the moment and the relevance of the rest of the video.
+    single word. Moments are ranked by the score of their video, then by clearness: how far the relevance of a moment is
+    above a background value (`untrimmed.moments.clearest`).
 
     Raises: ConfigError for a missing data set or a wrong setting, FeatureError for vectors of zeros, and the errors of
         `load_shared_space`.
@@ -99,7 +99,7 @@ def _settings(name: str, changed: Mapping[str, Any]) -> tuple[TFPRVROnData, int]
     for key, value in changed.items():
         section, _, setting = key.partition(".")
         if section != "model" and key != "train.annotators":
-            raise ConfigError(f"setting {key!r} is not one of {name}; write model.KEY=VALUE or train.annotators=COUNT")
+            raise ConfigError(f"{name} has no setting {key!r}; write model.KEY=VALUE or train.annotators=COUNT")
         sections[section][setting] = value
     settings = build(TFPRVROnData, sections["model"], where=f"{name}: model")
     return settings, build(TrainSettings, sections["train"], where=f"{name}: train").annotators
@@ -171,7 +171,7 @@ def _sentences(dataset: RetrievalDataset, settings: TFPRVROnData) -> Float64[np.
         raise FeatureError(
             f"{dataset.name}, split {dataset.split}: words have width {dataset.query_dim}, frames {dataset.video_dim}; "
             "without training, both must be from one image-text encoder; give its sentence vectors as words, or load "
-            "the data set by name (data=NAME, root=DIR), which uses the vectors of DL-DKD's teacher if it has them"
+            "the data set by name (data=NAME, root=DIR) to use the vectors of DL-DKD's teacher, if there are any"
         )
     tables = map(dataset.features.words_packed.table, range(len(dataset.annotations)))
     rows = [words[-1] if settings.sentence == "last" else words.mean(axis=0, dtype=np.float64) for words in tables]

@@ -1,7 +1,7 @@
 """Baselines for comparison with trained methods. Results are the metrics of `retrieval_metrics`, in percent.
 
 - `chance`: the expected result of a random order.
-- `zero_shot`: the cosine of the mean word and the mean frame, which shows whether words and frames share a space.
+- `zero_shot`: the cosine of the mean word and the mean frame. It tests whether words and frames share a vector space.
 - `Ridge`: a linear map from the mean word to the mean frame.
 - `best_passage`: the cosine of the mean word and the best passage, for data sets with vectors of subtitles.
 - `oracle`: the hidden vectors from which features were simulated, an upper limit for any method.
@@ -88,7 +88,7 @@ def zero_shot(dataset: RetrievalDataset) -> dict[str, float]:
 def best_passage(dataset: RetrievalDataset, passages: RaggedRows) -> dict[str, float]:
     """Return the metrics of ranking videos by the cosine of the mean word and the video's best passage.
 
-    The attachment `subtitles` alone ranks in the same way.
+    This is the ranking by the attachment `subtitles` alone, without a method.
 
     Raises: FeatureError for vectors of subtitles and words of different widths.
     """

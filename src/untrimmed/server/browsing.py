@@ -57,7 +57,7 @@ class _Threads:
         self._lock = threading.Lock()
 
     def answers(self, folders: Iterable[Path], work: Callable[[Path], T], limit_s: float = _ANSWER_S) -> dict[Path, T]:
-        """Return `work(folder)` for each folder for which it returns in time."""
+        """Return {folder: `work(folder)`} for the folders for which `work` returns within `limit_s` seconds."""
         with self._lock:
             self._hung = {key: thread for key, thread in self._hung.items() if thread.is_alive()}
             waiting = deque(folder for folder in folders if (work.__name__, folder) not in self._hung)

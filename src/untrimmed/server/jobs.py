@@ -185,7 +185,7 @@ def _remove(library: Library, deleted: set[tuple[str, str]]) -> tuple[int, str |
         library.remove(paths)
     for root, records in missing.items():
         if any((record.video_id, record.path) in deleted for record in records):
-            question = f"kept {len(records)} videos of {root}, which is empty; is a drive missing?"
+            question = f"kept {len(records)} videos of {root}, which is missing or empty; is a drive disconnected?"
             return len(paths), f"{question} To remove them: untrimmed rm {shlex.quote(str(root))}"
     return len(paths), None
 

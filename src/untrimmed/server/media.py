@@ -98,7 +98,8 @@ def _is_unchanged(record: VideoRecord, descriptor: int, status: os.stat_result) 
 
     A program that replaces a file can give the new file the same size and modification time, but not the same time of
     the last status change (`ctime`). If this time is after the time of indexing, the file may have been replaced, or
-    only moved. Then the hash of its content is compared. A large file counts as unchanged until its hash is computed.
+    only moved. Then the hash of its content is compared. A large file counts as unchanged until another thread has
+    computed its hash, which happens only on Linux.
     """
     if (status.st_size, status.st_mtime_ns) != (record.size, record.mtime_ns):
         return False
@@ -110,7 +111,7 @@ def _is_unchanged(record: VideoRecord, descriptor: int, status: os.stat_result) 
             _content_hashes.clear()
         if status.st_size > _MAX_COMPARED_BYTES:
             _content_hashes[key] = record.content_hash
-            # elsewhere, a duplicate shares the position with the stream that is sent
+            # on other systems, a duplicated descriptor shares its position with the stream that is sent
             if sys.platform == "linux":
                 arguments = key, os.dup(descriptor)
                 threading.Thread(target=_compare_later, args=arguments, daemon=True, name="compare").start()

@@ -1,4 +1,4 @@
-"""Tells which user of this machine opened a connection. Only Linux lists connections with their users."""
+"""Find the user of this machine who opened a connection. Only Linux lists connections with their users."""
 
 import ipaddress
 import os
@@ -13,10 +13,8 @@ _TABLES = {4: Path("/proc/self/net/tcp"), 6: Path("/proc/self/net/tcp6")}
 def is_foreign(client: Sequence[Any] | None, server: Sequence[Any] | None) -> bool:
     """Whether another user of this machine opened the connection from `client` to `server`.
 
-    Each of these is the host and port of one end, as in an ASGI scope.
-
-    Root counts as the same user. On other systems than Linux, and for connections from other machines, the answer is
-    False.
+    `client` and `server` are the host and port of each end, as in an ASGI scope. Root counts as the same user. For
+    connections from other machines, and on other systems than Linux, the result is False.
     """
     if client is None or server is None:
         return False

@@ -45,6 +45,6 @@ def write_folders(library: Path, folders: Iterable[Path]) -> None:
         write_whole(library / FILE, json.dumps([str(folder) for folder in dict.fromkeys(folders)]))
     except OSError as error:
         raise UntrimmedError(
-            f"{shown(library / FILE)}: cannot be written ({error.strerror}), so the next service would not know which "
-            "folders to watch; check the permissions of the folder"
+            f"{shown(library / FILE)}: cannot be written ({error.strerror}), so folders would not be watched after a "
+            "restart; check the permissions of the folder"
         ) from error

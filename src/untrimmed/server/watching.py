@@ -257,7 +257,7 @@ class Watches:
                 self._last_id = self._job.job_id
 
     def _may_be_indexed(self, path: Path) -> bool:
-        """Whether the library may have videos at a path. True if it cannot be read; the run reports the error."""
+        """Whether the library may have videos at a path. True if the library cannot be read. A run reports errors."""
         try:
             return self._has_videos(path)
         except (UntrimmedError, OSError):

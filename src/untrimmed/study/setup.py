@@ -161,7 +161,7 @@ class StudySetup:
 
     @cached_property
     def sets(self) -> tuple[RetrievalDataset, RetrievalDataset, RetrievalDataset]:
-        """The splits train, val and test, with features as stored."""
+        """The splits train, val and test, with features that are prepared with the default settings."""
         train_set, val_set, test_set = (load_dataset(self.data, self.root, split) for split in ("train", "val", "test"))
         return train_set, val_set, test_set
 
@@ -237,8 +237,8 @@ class StudySetup:
                 )
         if (runs or UNTRAINED in names) and data != self.identity:
             raise ConfigError(
-                f"{folder}: its results are of data {data}, {Layout.at(self.root, self.data).folder} has data "
-                f"{self.identity}; choose another --out, or the --root that it was made from"
+                f"{folder}: its results are from data {data}, but {Layout.at(self.root, self.data).folder} has data "
+                f"{self.identity}; choose another --out, or the --root with the data of these results"
             )
 
     def require_own(self) -> None:
@@ -344,8 +344,8 @@ class StudySetup:
         num_captions = self.facts.captions["test"]
         if len(ranks) != num_captions:
             raise ConfigError(
-                f"{stored}: has the ranks of {len(ranks)} captions, {self.data} has {num_captions} to "
-                "test; the results are of other data, choose another --out"
+                f"{stored}: has the ranks of {len(ranks)} captions, but {self.data} has {num_captions} test "
+                "captions; the results are from other data, choose another --out"
             )
         rank = np.array(ranks)
         ids = tuple(map(str, range(num_captions)))
@@ -368,7 +368,7 @@ def read_sizes(path: Path) -> tuple[dict[str, Any], str]:
     """
     sizes = read_json(path)
     if "data" not in sizes:
-        raise ConfigError(f"{path}: has no identity of the data ('data'); restore or remove the file")
+        raise ConfigError(f"{path}: has no digest of the data (key 'data'); restore or remove the file")
     data = sizes.pop("data")
     return sizes, data
 

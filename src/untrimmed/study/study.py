@@ -101,8 +101,8 @@ class StudyResults:
     def compared_with(self, candidate: Candidate) -> Candidate:
         """Return the candidate to compare with: the method that a candidate extends.
 
-        For a candidate that the search did not find, return its method without attachments if this method has results.
-        Otherwise, return the candidate itself.
+        If the search did not find the candidate, return its method without attachments. If that method has no results,
+        return the candidate itself.
         """
         base = self.base_of(candidate)
         bare = replace(candidate, name=ModelName(candidate.name.method))
@@ -134,7 +134,7 @@ class Trainer:
         return [reached(trial) if is_known else None for trial, is_known in zip(trials, are_known, strict=True)]
 
     def known(self, trials: Sequence[Trial], figure: str) -> list[bool]:
-        """Return whether each trial has a figure. Trials without the figure are trained first, unless `jobs` is 0."""
+        """Return whether each trial has the result `figure`. Trials without it are trained first, if `jobs` > 0."""
         untrained = [trial for trial in trials if not _knows(trial, figure)]
         if not self.jobs:
             return [trial not in untrained for trial in trials]
@@ -250,7 +250,7 @@ def trial_of(setup: StudySetup, plan: StudyPlan, candidate: Candidate, point: Po
 
 
 def _knows(trial: Trial, figure: str) -> bool:
-    """Whether a figure of a trial is stored, or can be measured from the finished run.
+    """Whether the result `figure` of a trial is stored, or can be measured from the finished run.
 
     Raises: ConfigError if the existing run has other settings.
     """

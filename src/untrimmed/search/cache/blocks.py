@@ -2,7 +2,7 @@
 
 An update creates a new corpus, which shares unchanged blocks with the previous corpus. Running searches still use the
 previous corpus. A removed video leaves a hole in its block. When holes make up more than a quarter of a block, the
-remaining videos are copied to a new block. Blocks of similar size are joined, so there are few blocks, and a video in a
+remaining videos are copied to a new block. Blocks of similar size are joined, so there are few blocks. A video in a
 block of n videos has been copied O(log n) times. A *row* is the index of a video in its block.
 """
 

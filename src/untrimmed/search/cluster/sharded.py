@@ -1,8 +1,8 @@
 """Search a library in several shards. A shard is a process that holds a part of the videos.
 
 `ShardedEngine` replaces `Engine`: its corpus sends each query to all shards and combines their results. The result is
-the same as if one process had searched all videos. Each call names the version of the library, which the shard reads
-from the cached blocks or from the table, so a shard can be restarted at any time. A `Shards` object, such as
+the same as if one process had searched all videos. Each call names a version of the library, and the shard reads this
+version from the cached blocks or from the table. So a shard can be restarted at any time. A `Shards` object, such as
 `RayShards`, sends calls to the shards.
 """
 

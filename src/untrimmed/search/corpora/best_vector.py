@@ -166,7 +166,7 @@ class BestVectorCorpus(LocalCorpus[VectorBlock]):
 
     @abstractmethod
     def spans(self, video: VectorVideo) -> Int[np.ndarray, "N 2"]:
-        """Return the candidate spans of a video: the index of the first frame, and of the frame after the last."""
+        """Return the candidate spans of a video as frame indices: the first frame, and the last frame plus 1."""
 
     def new_blocks(self, added: Iterable[StoredVideo]) -> Iterator[VectorBlock]:
         """Yield blocks of stored videos. Only one block is in memory at a time."""
@@ -231,8 +231,8 @@ class BestVectorQuery(LocalQuery[VectorBlock]):
         """Raises: ConfigError if the encoder has no vectors of sentences (`encoders.encoder.ClipEncoder`)."""
         if len(sentence) == 0:
             raise ConfigError(
-                "the library's encoder has no vectors of sentences that frames can be compared with, so it needs a "
-                "trained model: untrimmed train on its features, then untrimmed index --model RUN --library LIB"
+                "the library's encoder has no vectors of sentences to compare with frames, so searches need a trained "
+                "model; train one on the library's features, then: untrimmed index --model RUN --library LIB"
             )
         super().__init__(corpus)
         self._sentence = sentence

@@ -135,8 +135,8 @@ class LocalCorpus(Corpus, Generic[B]):
     """
 
     # The following sizes count vectors or videos, as `Block.sizes` does.
-    min_size_for_codes: ClassVar[int]  # a search of a smaller size never uses codes
-    # a search of a smaller size uses codes only after a few earlier searches
+    min_size_for_codes: ClassVar[int]  # smaller searches never use codes
+    # smaller searches use codes only after a few earlier searches
     min_size_for_codes_at_once: ClassVar[int]
     coding_batch_size: ClassVar[int]  # size of the batches that are quantized, which limits memory
 
@@ -288,7 +288,7 @@ class LocalQuery(PreparedQuery, Generic[B]):
     def ranking_steps(self, *, limit: int, among: Collection[str] | None = None) -> RankingSteps[B, list[RankedVideo]]:
         """Return a generator that ranks videos. It yields videos that need exact scores and receives these scores.
 
-        So several queries can share the computation of exact scores.
+        The caller can therefore compute exact scores for several queries together.
         """
         videos = self.blocks.select(among)
         self.num_scored = 0

@@ -367,8 +367,8 @@ def load_search_model(library: Path, identity: str, folder: str | None) -> Searc
         model = TrainedModel(folder)
     except CheckpointError as error:
         raise CheckpointError(
-            f"{shown(library)}: uses model {identity}, but {str(error).partition('; ')[0]}; if it has moved: "
-            "untrimmed index --model FOLDER, to search without it: untrimmed index --model none"
+            f"{shown(library)}: uses model {identity}, but {str(error).partition('; ')[0]}; if it has moved, "
+            "run: untrimmed index --model FOLDER; to search without it, run: untrimmed index --model none"
         ) from error
     if model.identity != identity:
         raise IndexMismatchError(

@@ -72,9 +72,9 @@ class TrainedModel:
         expected = data.get("encoder_identity") if isinstance(data, dict) else None
         if expected is not None and expected != identity:
             raise IndexMismatchError(
-                f"{self.folder}: trained on features of encoder {expected}, the library's are of {identity}; train on "
-                "features of this library (untrimmed features --library), or index into a new --library with that "
-                "encoder"
+                f"{self.folder}: trained on features of encoder {expected}, but the library has encoder {identity}; "
+                "train on features of this library (untrimmed features --library), or index into a new --library with "
+                "that encoder"
             )
 
     def check_widths(self, *, frame_dim: int, word_dim: int) -> None:
@@ -83,8 +83,8 @@ class TrainedModel:
         for kind, width, expected in (("frames", frame_dim, config.video_dim), ("words", word_dim, config.query_dim)):
             if width != expected:
                 raise IndexMismatchError(
-                    f"{self.folder}: trained on {kind} of width {expected}, the library's encoder gives {width}; use a "
-                    "model trained on features of this encoder (untrimmed features, untrimmed train)"
+                    f"{self.folder}: trained on {kind} of width {expected}, but the library's encoder gives {width}; "
+                    "use a model trained on features of this encoder (untrimmed features, untrimmed train)"
                 )
 
     def _usual_uncertainty(self) -> float | None:

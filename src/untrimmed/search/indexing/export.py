@@ -194,8 +194,8 @@ def _videos_of_captions(
                 missing.setdefault(video, Label(video, caption.text, None, split, str(target.captions(split))))
     if not videos:
         raise FeatureError(
-            f"{target.folder}: none of the {len(missing)} videos with captions is among these {len(records)}, "
-            f"e.g. {next(iter(missing))!r}; rename the files, or choose others"
+            f"{target.folder}: none of the {len(missing)} videos with captions, such as {next(iter(missing))!r}, is "
+            f"among the {len(records)} exported videos; rename the files, or export other videos"
         )
     return videos, list(missing.values())
 
@@ -224,8 +224,8 @@ def _captions(
     usable = [(label, ids[record.path], record.duration_s) for label, record in matches if record is not None]
     if labels and not usable:
         raise FeatureError(
-            f"{labels[0].place}: video {labels[0].video!r} and all others with captions are not among the "
-            f"{len(records)} videos; name them by path, file name or name without suffix"
+            f"{labels[0].place}: none of the videos with captions, such as {labels[0].video!r}, is among the "
+            f"{len(records)} exported videos; name them by path, file name or name without suffix"
         )
     return captions_by_split(usable, plain=layout == "plain"), [label for label, record in matches if record is None]
 

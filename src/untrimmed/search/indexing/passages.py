@@ -134,7 +134,7 @@ class PassageReader:
                     late += 1
             if late:
                 count = counted(late, "passage")
-                report.warn(f"{count} ({source.name}) left out, because the video ends before the text begins")
+                report.warn(f"left out {count} ({source.name}) after the end of the video")
 
         passages = self._with_vectors(sentences_of(inside()))
         if (first := next(passages, None)) is None:

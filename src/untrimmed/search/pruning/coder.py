@@ -79,7 +79,7 @@ class Coder(Generic[B]):
             return not missing and (self._candidates < _MAX_CANDIDATES or self._searches % _TRIAL_INTERVAL == 0)
 
     def build_missing(self, blocks: Sequence[B], build: Callable[[B], Codes]) -> Iterator[tuple[B, Arrays, Arrays]]:
-        """Build the missing codes on disk. Yield each block that had no codes, with its new codes and axes.
+        """Build the codes that are missing on disk. Yield each block without codes, with its new codes and axes.
 
         Raises:
             DamagedError: A file is damaged.

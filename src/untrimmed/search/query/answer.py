@@ -157,7 +157,7 @@ def answer(
             if any(fused.matches):  # passages also contain words that the encoder does not know
                 warnings = [line for line in warnings if not line.startswith("encoder ")]
             return Hits(map(with_confidence, hits), [*hits.warnings, *warnings], partial=hits.partial)
-    assert prepared is not None, "a part of a query that is not seen is required"
+    assert prepared is not None, "a query that does not search frames requires passages"
     hits = find(view, prepared, cutoff, among=among, group_by=query.group_by, fold=query.fold, on_hit=callback)
     words, ambiguity = _word_weights_and_warnings(view, prepared, encoded.text)
     return Hits(map(with_confidence, hits), [*hits.warnings, *warnings, *ambiguity], partial=hits.partial, words=words)
@@ -173,9 +173,8 @@ def _pair_evidence(
 ) -> Callable[[Hit], Hit]:
     """Return a function that adds evidence to both moments of each pair.
 
-    The evidence for a moment consists of the passages in it that match the sentence for this moment.
-
-    Pairs are ranked by pictures only, so passages explain a pair but do not raise its score.
+    The evidence for a moment consists of the passages that overlap the moment and match its sentence. Pairs are
+    ranked by pictures only, so passages explain a pair but do not raise its score.
     """
     modes = tuple(mode for mode in TEXT_MODES if mode in (query.modes or TEXT_MODES))
     library_passages = view.passages
@@ -413,10 +412,10 @@ def _no_confidence_message(view: View, query: Query, encoder: str) -> str:
     elif view.model != FRAMES:
         reason = f"model {view.model.identity}"
     elif background_of(view.encoder) is not None:
-        reason = f"moments within {query.within_s:g} s of each other"
+        reason = f"pairs of moments within {query.within_s:g} s of each other"
     else:
         reason = f"encoder {encoder!r}"
-    return f"min_confidence: hits have no confidence with {reason}; use min_score (docs/quality.md)"
+    return f"min_confidence: hits have no confidence for {reason}; use min_score (docs/quality.md)"
 
 
 def _among(view: View, filters: Filters, within: str | os.PathLike[str] | None) -> frozenset[str] | None:
@@ -431,7 +430,7 @@ def _among(view: View, filters: Filters, within: str | os.PathLike[str] | None) 
 def _example_vector(query: Query, view: View, encoder: LockedEncoder) -> Vector | None:
     """Return the weighted sum of the vectors of all examples (Rocchio 1971), or None if there are no examples.
 
-    Examples are a picture, places to find, and places to avoid. The latter have a negative weight.
+    Examples are a picture, places to find, and places to avoid. Places to avoid have a negative weight.
     """
     weights = query.weights
     parts = []

@@ -102,8 +102,8 @@ class CombinedQuery(PreparedQuery):
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
         """Return the best videos, see `PreparedQuery.rank`.
 
-        The result is exact, although only videos that rank high for some term are scored: a video's score is at most
-        the weighted sum of its scores for the terms.
+        Only videos that rank high for some term are scored. The result is still exact, because a video's score is at
+        most the weighted sum of its scores for the terms.
         """
         take = max(_FIRST_TAKE, 4 * limit)
         while True:

@@ -38,9 +38,8 @@ T = TypeVar("T")
 class FusedQuery:
     """A query prepared for one version of a library.
 
-    It holds the passages that match the query, and the form of the query that searches frames (`prepared`).
-
-    If `prepared` is None, only passages are searched.
+    It holds the passages that match the query, and the form of the query that searches frames (`prepared`). If
+    `prepared` is None, only passages are searched.
     """
 
     view: View
@@ -48,7 +47,7 @@ class FusedQuery:
     matches: Sequence[PassagesByVideo]  # matching passages for each part of the query
     prepared: PreparedQuery | None
     settings: FusionSettings
-    confidence: Confidence | None = None  # of scores of frames, if it was measured
+    confidence: Confidence | None = None  # converts scores of frames to confidence; None if there is no calibration
 
     @classmethod
     def of(
@@ -165,10 +164,10 @@ class FusedQuery:
             return None
 
     def _frame_statistics(self) -> tuple[float, float, bool]:
-        """Return the standard deviation of the relevance of frames, and the relevance that agreement requires.
+        """Return the standard deviation of the relevance of frames, a threshold, and whether pictures show the query.
 
-        Frames with at least this relevance agree with a passage, see `FusionSettings.agreement`. Also return whether
-        the best frame certainly shows the sentence, see `FusionSettings.sure`.
+        Frames whose relevance reaches the threshold agree with a passage, see `FusionSettings.agreement`. The third
+        value is true if the best frame has at least the confidence `FusionSettings.sure`.
         """
         if self.prepared is None:
             return 1.0, math.inf, False

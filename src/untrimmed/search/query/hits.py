@@ -123,8 +123,8 @@ def uncertainty_warnings(uncertainty: Uncertainty) -> tuple[str, ...]:
     if uncertainty.deviation <= uncertainty.usual:
         return ()
     return (
-        f"the model finds the sentence ambiguous: its predicted deviation is {uncertainty.deviation:.3g}, at most "
-        f"{uncertainty.usual:.3g} for nine in ten validation captions; add details to the description",
+        f"the model finds the sentence ambiguous: its predicted deviation is {uncertainty.deviation:.3g}, but "
+        f"nine in ten validation captions have at most {uncertainty.usual:.3g}; add details to the description",
     )
 
 

@@ -3,8 +3,8 @@
 The folder `bins` of the library has one JSON file per bin, with a checksum. A change must name the version of the bin
 that it replaces, so that two users do not overwrite each other's changes.
 
-A moment contains the path of its video. So it can be shown after the video was removed from the library, and it belongs
-to the video again when the file is indexed again.
+A moment contains the path of its video. So the moment can be shown after the video was removed from the library.
+If the file is indexed again, the moment belongs to the video again.
 """
 
 from __future__ import annotations

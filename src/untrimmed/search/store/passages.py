@@ -1,6 +1,6 @@
 """The table of passages of a library: one row per sentence, and one row per reading.
 
-A *reading* is everything that one source read from one video. It is added in one commit, so it is never stored in part.
+A *reading* is everything that one source read from one video. It is added in one commit, so it is never incomplete.
 A new reading of the same video and source replaces the old one: the next commit removes the old reading, which is
 ignored until then. Each reading has one additional row with the number -1, which describes the reading. Because of this
 row, a video without text is not read again. When a file is moved, its passages are kept. If the content of a file has
@@ -416,7 +416,7 @@ def _reading(row: _Row, content: bytes) -> StoredReading:
         warnings = tuple(state.pop("warnings"))
         return StoredReading(row["video_id"], reading_id=row["reading"], warnings=warnings, **state)
     except (ValueError, TypeError, KeyError):
-        raise IndexMismatchError(f"a reading of passages is of another version of untrimmed; {RESTORE}") from None
+        raise IndexMismatchError(f"another version of untrimmed wrote a reading of passages; {RESTORE}") from None
 
 
 def _sentence(content: bytes) -> Sentence:
