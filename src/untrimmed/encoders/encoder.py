@@ -18,8 +18,8 @@ class Encoder(Protocol):
     """Encodes frames and sentences as vectors whose cosine measures how well they match.
 
     `identity` is a name and a hash of the weights. Vectors of two encoders may be compared only if their identities are
-    equal, so the index stores it. The decoder scales frames so that the shorter side has `short_side` pixels, and does
-    not crop them.
+    equal, so the index stores the identity. The decoder scales frames so that the shorter side has `short_side` pixels,
+    and does not crop them.
     """
 
     name: str
@@ -55,13 +55,13 @@ class VideoEncoding(ABC):
 
     @abstractmethod
     def finish(self) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
-        """Return the remaining vectors and their times. It is called after the last frame."""
+        """Return the remaining vectors and their times. Call this after the last frame."""
 
 
 class ClipEncoder(ABC):
     """An `Encoder` with one vector per clip of several frames, for example for motion.
 
-    Frames and words are in different spaces, so only a trained model can search such vectors, and
+    Frames and words are in different spaces. So only a trained model can search such vectors, and
     `TextFeatures.sentence` is empty. `fps` is the default number of vectors per second of video.
     """
 

@@ -22,8 +22,8 @@ BUILTIN = "builtin"
 HUB_TIMEOUT_S = 5.0  # if the hub has not answered by then, it counts as unreachable
 
 _SELF_TEST_SIDE = 96
-# Unit vectors of two different inputs must have at least this distance. Those of equal inputs differ by 1e-7 in float32
-# and by 0 in bfloat16.
+# In the self-test, unit vectors of two different inputs must have at least this distance. Vectors of equal inputs
+# differ by 1e-7 in float32 and by 0 in bfloat16.
 _SELF_TEST_DISTANCE = 1e-3
 
 
@@ -72,7 +72,7 @@ _FETCH = f"`hf download {ENCODERS[DEFAULT].hub_id}`, then index into a new --lib
 
 @dataclass(frozen=True)
 class LoadedEncoder:
-    """A loaded encoder and its number format. `notice` is a text for the user if it replaces the default encoder."""
+    """A loaded encoder and its number format. `notice` is a text for the user if a fallback was loaded."""
 
     encoder: Encoder
     notice: str | None

@@ -1,7 +1,7 @@
 """Convert seconds to frames and SMPTE timecodes.
 
 Moments are in seconds from the first frame of their file. Editors count the frames of a file from its start timecode,
-and the frames of a timeline from 0. Only this module converts between the two, with fractions and OpenTimelineIO.
+and the frames of a timeline from 0. Only this module does these conversions, with fractions and OpenTimelineIO.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def timecode_warnings(moments: Sequence[ExportedMoment], timeline: TimelineRate)
     timings = {moment.video: moment.timing for moment in moments if moment.timing is not None}
     return [
         f"{shown(video)}: start timecode {timing.start_timecode} does not exist at "
-        f"{float(_rate(timing, timeline)):.5g} frames per second; its timecodes start at 0 in this export"
+        f"{float(_rate(timing, timeline)):.5g} frames per second; in this export, the file's timecodes start at 0"
         for video, timing in timings.items()
         if timing.start_timecode and _start_frame(timing, _rate(timing, timeline)) is None
     ]
@@ -237,5 +237,5 @@ def _start_frame(timing: Timing, rate: Fraction) -> int | None:
         if rate not in _DROPPING:
             text = text.replace(";", ":")
         return frame_of_timecode(text, rate)
-    except ValueError:  # the timecode counts frames at another rate than the file's
+    except ValueError:  # this timecode does not exist at this rate
         return None

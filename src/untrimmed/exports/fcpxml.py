@@ -60,7 +60,7 @@ class _Formats:
         self._names: dict[tuple[Fraction, int, int], str] = {}
 
     def of(self, cut: Cut, rate: Fraction) -> str:
-        """Return the id of the format for a file's picture size at a frame rate. A new format is added."""
+        """Return the id of the format for a file's picture size at a frame rate. If there is none, it is added."""
         key = rate, cut.moment.width, cut.moment.height
         if key not in self._names:
             self._names[key] = f"f{len(self._names) + 1}"
@@ -96,7 +96,7 @@ def _clip(cut: Cut, asset_id: str, timeline: TimelineRate) -> ET.Element:
         "asset-clip",
         ref=asset_id,
         name=one_line(cut.moment.video.name),
-        offset=_seconds(timeline.start_frame + cut.record_in, timeline.frames_per_s),  # includes tcStart
+        offset=_seconds(timeline.start_frame + cut.record_in, timeline.frames_per_s),  # tcStart is added
         start=start,
         duration=_seconds(cut.record_out - cut.record_in, timeline.frames_per_s),
         tcFormat=_form(cut.has_drop_timecode),

@@ -77,7 +77,7 @@ def export(
         if not moment.start_s < moment.end_s:
             name = shown(moment.video)
             raise ConfigError(
-                f"{name}: span is {moment.start_s:g} to {moment.end_s:g} s, expected its start to be earlier"
+                f"{name}: span is {moment.start_s:g} to {moment.end_s:g} s, expected the start before the end"
             )
     if form.per_video is not None:
         return _one_file_per_video(moments, form, form.per_video)

@@ -48,7 +48,7 @@ def with_folder(path: str, folder: str) -> str:
 
 
 def reel_names(paths: Iterable[Path]) -> dict[Path, str]:
-    """Return a unique reel name for each file of an export, made from the name of the file.
+    """Return a unique reel name (a file's name in an edit list) for each file of an export.
 
     A reel name has only ASCII letters, digits, `_`, `-` and `.`, because edit lists split lines at blanks. If several
     files have the same name, or edit lists reserve it, the name gets a number and is cut to 8 characters (the length in

@@ -90,7 +90,7 @@ def _as_text(cell: str) -> str:
 
 
 def _begins_like_formula(text: str) -> bool:
-    """Whether a text looks like a formula by its first visible character after quotation marks (also full-width)."""
+    """Whether the first visible character of a text can begin a formula. Quotation marks before it are ignored."""
     visible = (letter for letter in text if letter != '"' and unicodedata.category(letter)[0] not in "CMZ")
     return unicodedata.normalize("NFKC", next(visible, "."))[0] in "=+-−@"
 

@@ -55,8 +55,8 @@ def to_final_cut_7(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
     reels = reel_names(cut.moment.video for cut in cuts)
     with_sound = [cut for cut in cuts if _has_sound(cut)]
     for number, (clip, cut) in enumerate(zip(result.find_clips(), [*cuts, *with_sound], strict=True), start=1):
-        # Each clip needs an id. Otherwise, the adapter writes a repeated clip as a reference to the earlier clip, with
-        # its place.
+        # Each clip needs an id. Otherwise, the adapter writes a repeated clip as a reference to the earlier clip, which
+        # includes the earlier clip's place.
         kind = {"mediatype": "video" if number <= len(cuts) else "audio", "trackindex": "1"}
         clip.metadata["fcp_xml"] = {"@id": f"clipitem-{number}", "sourcetrack": kind}
         reel = {"name": reels[cut.moment.video]}
@@ -96,12 +96,12 @@ def to_edl(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
     rate = timeline.frames_per_s
     for cut in cuts:
         if cut.rate != rate:
-            rates = f"{float(cut.rate):.5g} frames per second, the edit list has {float(rate):.5g}"
+            rates = f"{float(cut.rate):.5g} frames per second, but the edit list has {float(rate):.5g}"
             raise ConfigError(
-                f"{shown(cut.moment.video)}: has {rates}, but an edit list has one rate; choose the rate of the "
+                f"{shown(cut.moment.video)}: has {rates} for all files; choose the rate of the "
                 "files, export files of different rates separately, or write .otio or .fcpxml"
             )
-    # For 29.97 and 59.94, the adapter writes drop-frame timecodes. Timecodes without drop frame are those of 30 and 60.
+    # At 29.97 and 59.94, the adapter writes drop-frame timecodes. Other timecodes are the same as at 30 and 60.
     clock = float(rate) if timeline.is_drop else float(timeline.base)
     result = _timeline(cuts, timeline, _Count(lambda cut: rate, has_timecode=True, clock=lambda _: clock), None)
     reels = reel_names(cut.moment.video for cut in cuts)

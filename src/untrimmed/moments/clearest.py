@@ -25,7 +25,7 @@ class SpanSettings:
 
     # weight of the video's own mean in the background value of a long video; the library's mean gets the rest
     own_background: float = 0.8
-    # At this length, the weight of the video's mean is halved. One moment dominates the mean of a short video.
+    # For a video of this length, the weight is half of `own_background`. One moment dominates a short video's mean.
     own_background_s: float = 20.0
     length_exponent: float = 0.15
     peak_smoothing_s: float = 0.5  # standard deviation of the Gaussian that smooths the curve to find spans of peaks
@@ -86,7 +86,7 @@ def _span_around_peak(
     edges_s: Float[np.ndarray, " E"],
     min_s: float,
 ) -> Moment:
-    """Return the part of a moment around the peak of the smoothed curve, down to half of the peak's height."""
+    """Return the part of a moment where the smoothed curve is closer to its peak than to its mean."""
     durations_s = _durations_s(edges_s)
     peak = best_index(moment.start_s, moment.end_s, times_s, smooth)
     inside = (times_s >= moment.start_s) & (times_s <= moment.end_s)

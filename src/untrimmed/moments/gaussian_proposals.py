@@ -17,8 +17,8 @@ SideNegatives = Literal["released", "paper"]
 RowTimes = Literal["released", "middle"]
 """Relative time of row i of N: i / (N - 1) as released for JSG, or the middle of its interval, (i + 0.5) / N."""
 
-WIDTHS_PER_DEVIATION = 9.0  # sigma of Eq. 5, the same in all experiments
-MIN_WIDTH = 0.01  # a window of width 0, which is beside a proposal at the edge, would have no weights
+WIDTHS_PER_DEVIATION = 9.0  # sigma in JSG Eq. 5, the same in all experiments
+MIN_WIDTH = 0.01  # a window of width 0, such as one before a proposal at the video's start, would have no weights
 
 
 @dataclass(frozen=True)

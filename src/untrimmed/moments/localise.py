@@ -59,10 +59,9 @@ def window_similarities(
     """Return a function that pools the windows of videos, and returns their similarities to the queries.
 
     Args:
-        similarity: A function that takes the vectors of windows, and returns the similarity of each query with each of
-            them.
+        similarity: A function that takes vectors of windows, and returns the similarity of each query with each vector.
         units: Vectors of each video at equal time steps.
-        mask: True at real units. Windows cover only these.
+        mask: True at real units. Windows cover only real units.
     """
 
     def of(videos: slice) -> Float[Tensor, "Q C P"]:
@@ -90,8 +89,8 @@ def rank_windows(
     if not bool((duration_s > 0).all()):
         row = int(torch.nonzero(~(duration_s > 0))[0])
         raise FeatureError(
-            f"video {row} of the corpus has duration {float(duration_s[row])} s, expected a positive number; add it "
-            "to the annotations, moments in seconds need it"
+            f"video {row} of the corpus has duration {float(duration_s[row])} s, expected a positive number; add the "
+            "duration to the annotations, because moments are in seconds"
         )
     spans = proposals.spans.cpu()
     duration_s = duration_s.cpu().float()

@@ -7,7 +7,7 @@ Curve = Float[np.ndarray, " T"]
 
 
 def best_index(start_s: float, end_s: float, times_s: Curve, values: Curve) -> int:
-    """Return the index of the best time in a span, or of the time nearest to its middle if no time is in the span.
+    """Return the index of the largest value in a span, or of the time nearest to its middle if no time is in the span.
 
     >>> best_index(1.0, 3.0, np.array([0.0, 1.0, 2.0, 4.0]), np.array([0.9, 0.2, 0.4, 0.8]))
     2

@@ -2,8 +2,8 @@
 
 A video is divided into segments at several levels, and segment vectors are smoothed over a graph. The edges of all
 levels together divide the video into moments, so each moment is inside one segment of each level. The vector of a
-moment is the mean of the vectors of these segments. It is not normalised: if the segments are similar, it is longer,
-and the moment gets higher scores. A sentence is one vector, and a video's score is the score of its best moment.
+moment is the mean of the vectors of these segments, and is not normalised. If the segments are similar, the mean is
+longer, and the moment gets higher scores. A sentence is one vector. A video's score is the score of its best moment.
 """
 
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class VideoMoments:
 
     @property
     def candidates(self) -> Int[np.ndarray, "S 2"]:
-        """The spans of moments, of segments of all levels and of the whole video, without duplicates, by time."""
+        """The sorted spans of moments, of segments of all levels and of the whole video, without duplicates."""
         video = self.edges[[0, -1]]
         return np.unique(np.concatenate([spans_between(edges) for edges in (self.edges, video, *self.levels)]), axis=0)
 

@@ -1,4 +1,4 @@
-"""Compare a golden case, with the comparison code that is registered for its method."""
+"""Compare the recorded arrays of a golden case with ours. Each method registers its own comparison code."""
 
 import importlib
 import pkgutil

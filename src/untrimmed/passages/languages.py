@@ -1,4 +1,4 @@
-"""Convert names of languages to codes. File names and streams name a language in several ways; a library in one."""
+"""Convert names of languages to codes. Files and streams use several names for a language; a library uses one code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CODES = {name: group.split()[0] for group in _LANGUAGES.split("|") for name in 
 def language_code(name: str) -> str:
     """Return the usual code of a language, given any of its codes or its English name.
 
-    Unknown names are returned unchanged.
+    Unknown names are returned unchanged. Codes for no single language, such as `und`, give an empty text.
 
     >>> language_code("eng"), language_code("German"), language_code("por-BR"), language_code("und")
     ('en', 'de', 'pt-BR', '')

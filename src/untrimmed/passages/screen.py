@@ -1,8 +1,8 @@
 """Read text in the picture, such as captions, titles and signs, with RapidOCR.
 
-Two frames per second are decoded. A frame is read if it differs from the last frame that was read, but at most every
-two seconds. Equal lines in consecutive readings become one passage. To find when a line appears or disappears between
-two readings, its box is read in some of the frames between them.
+Two frames per second are decoded. A frame is read with RapidOCR if it differs from the last frame that was read, but
+at most one frame in two seconds. Equal lines in consecutive readings become one passage. To find when a line appears or
+disappears between two readings, the line's box is read in some of the frames between them.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ RECOGNISER = PackagedFile(
 )
 _FPS = 2.0
 _SHORT_SIDE = 720
-_DETECTION_SIDE = 736  # the longer side of the picture in which lines are detected; they are recognised in the frame
+_DETECTION_SIDE = 736  # longer side of the reduced frame in which lines are found; they are read in the full frame
 _MIN_STEP_S = 2.0  # smallest time between two readings
-_TILES = (18, 32)  # numbers of rows and columns of parts into which a frame is divided to compare it
+_TILES = (18, 32)  # numbers of rows and columns of the parts in which two frames are compared
 _MIN_CHANGE = 12.0  # a frame differs if the mean of a part has changed by this many grey levels
 _MIN_CONFIDENCE = 0.8
 _MIN_LETTERS = 2
@@ -99,7 +99,7 @@ class RapidReader:
                 **paths,
                 "Global.log_level": "critical",
                 "Global.use_cls": False,
-                "Global.text_score": 0.0,  # lines are chosen by `_is_useful`
+                "Global.text_score": 0.0,  # do not drop lines here; `_is_useful` does
                 "Det.limit_side_len": _DETECTION_SIDE,
                 "Det.limit_type": "max",
             }
@@ -151,7 +151,7 @@ class ScreenText(PassageSource):
         from untrimmed.video.reader import Sampling, VideoReader
 
         if media.path.is_dir():
-            report.warn(f"{media.path}: screen text in folders of pictures is not read; make a video of them")
+            report.warn(f"{media.path}: screen text in folders of pictures is not read; make a video of the pictures")
             return
         with VideoReader(sampling=Sampling(fps=_FPS), short_side=_SHORT_SIDE, batch_size=8) as reader:
             stream = reader.read(media.path)
@@ -176,7 +176,7 @@ class ScreenText(PassageSource):
 
 @dataclass
 class _Track:
-    """A line that is on screen. `end_s` is set if the last readings did not find the line."""
+    """A line that is on screen. `end_s` is set if the last reading did not find the line."""
 
     line: ScreenLine  # the most confident reading
     latest: ScreenLine
@@ -196,8 +196,8 @@ class _Screen:
     def read(self, frame: Frame, time_s: float, since: Sequence[tuple[float, Frame]]) -> Iterator[Passage]:
         """Read a frame, and yield the lines that have disappeared.
 
-        `since` contains the decoded frames before this frame. The first of them is the last frame that looks like the
-        frame that was read before.
+        `since` contains the decoded frames between the previous reading and this frame. It starts with the last frame
+        that looks like the frame of the previous reading.
         """
         lines = [line for line in self.reader.lines(frame) if _is_useful(line)]
         ended = []
@@ -283,7 +283,7 @@ def passages_in(
         seen = tiles
         read_s = time_s
         since = [(time_s, frame)]
-    if len(since) > 1:  # the last frames differ from the last one that was read
+    if len(since) > 1:  # the screen has changed since the last reading
         yield from screen.read(since[-1][1], since[-1][0], since[:-1])
     yield from screen.finish()
 

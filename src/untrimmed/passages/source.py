@@ -55,7 +55,7 @@ class Media:
 
     path: Path
     duration_s: float
-    # Returns the start of each shot in seconds; the first is 0. It computes them from stored frames.
+    # Returns the start of each shot in seconds, computed from stored frames. The first start is 0.
     shot_starts_s: Callable[[], Sequence[float]] = _no_shots
     # A decoder that the caller has already started. A source may use its child process during `read`.
     decoder: VideoReader | None = None
@@ -92,7 +92,7 @@ class PassageSource(ABC):
     @property
     @abstractmethod
     def identity(self) -> str:
-        """A text with everything except the video that affects passages: the version of the code, model and settings.
+        """A text with everything that affects the passages of any video: the version of the code, model and settings.
 
         If this text changes, all videos are read again.
         """
@@ -107,7 +107,7 @@ class PassageSource(ABC):
         return
 
     def fingerprint(self, media: Media) -> str:
-        """Return a text that changes whenever other files that are read for the video change, such as subtitle files.
+        """Return a text that changes whenever the other files of the video change, such as its subtitle files.
 
         If the text changes, the video is read again. This method is called for each video in each run, so it must be
         fast.
@@ -140,7 +140,7 @@ _SOURCES: dict[str, type[PassageSource]] = {}
 def register_source(name: str) -> Callable[[S], S]:
     """Return a decorator that makes a source available under a name.
 
-    The decorator raises ConfigError if another source has this name, or if it is not an identifier.
+    The decorator raises ConfigError if another source has this name, or if the name is not an identifier.
     """
 
     def add(cls: S) -> S:

@@ -38,14 +38,14 @@ DETECTOR = PackagedFile(
 )
 _BLOCK_S = 120.0  # voices are searched in blocks of this length
 _MAX_REGION_S = 28.0  # less than the 30 s that Whisper reads at a time
-_SETTLED_S = 1.0  # a region that ends closer to the end of its block may continue in the next block
+_SETTLED_S = 1.0  # a region that ends less than this before the end of its block may continue in the next block
 _MAX_JUMP_S = 0.01  # pieces of sound with a larger gap between them are not joined
 _SILENCE = 1e-3  # sound is silent if all samples are smaller (-60 dB)
 _SURE_LANGUAGE = 0.8  # if the most probable language of the first window has a lower probability, more windows are used
 _LANGUAGE_WINDOWS = 3
 _MAX_COMPRESSION = 2.4  # text that zlib compresses by a larger factor is a loop; Whisper has the same limit
 _MIN_LOG_PROB = -1.0  # smallest mean log probability of the tokens of a text; Whisper has the same limit
-_MAX_NO_SPEECH = 0.6  # if the probability of silence is larger, the limit is `_MIN_SILENT_LOG_PROB`
+_MAX_NO_SPEECH = 0.6  # if the probability of silence is larger, `_MIN_SILENT_LOG_PROB` replaces `_MIN_LOG_PROB`
 _MIN_SILENT_LOG_PROB = -0.5
 _MAX_RATE = 40.0  # largest number of characters per second; normal speech has about 15
 _MAX_EQUAL_LINES = 2  # largest number of consecutive equal lines; further ones are dropped
@@ -108,8 +108,8 @@ class Recogniser:
         # CTranslate2 and the tokenizer raise plain exceptions
         except Exception as error:
             raise EncoderError(
-                f"{folder}: the speech model cannot be loaded ({one_line(error)}); fetch it again, or name another "
-                "(--speech-model)"
+                f"{folder}: the speech model cannot be loaded ({one_line(error)}); fetch it again, or use another "
+                "model (--speech-model)"
             ) from error
         self.languages: frozenset[str] = frozenset(self._model.supported_languages)
 
@@ -237,7 +237,7 @@ class Speech(PassageSource):
         supported = self._recogniser.languages
         if self.language:
             if self.language not in supported:
-                raise ConfigError(f"speech model {self.model!r} does not know language {self.language!r}; name another")
+                raise ConfigError(f"model {self.model!r} does not know language {self.language!r}; use another model")
             return self.language, first
         totals = self._recogniser.language_probabilities(_samples(first[0]))
         if max(totals.values()) < _SURE_LANGUAGE:
@@ -271,7 +271,7 @@ def find_regions(pieces: Iterable[SoundPiece], find: Callable[[Samples], list[tu
         for region in _regions_in(block, start_s, find):
             first = round((region.start_s - start_s) * SOUND_HZ)
             if first + len(region.samples) > settled:
-                keep_from = min(keep_from, first)  # it may continue, so it is searched again with the next block
+                keep_from = min(keep_from, first)  # the region may continue, so it is searched again in the next block
                 break
             yield region
         start_s += keep_from / SOUND_HZ
@@ -302,7 +302,7 @@ def join_regions(regions: Iterable[Region]) -> Iterator[list[Region]]:
 
 
 def passages_of(text: SpokenText, window: list[Region], language: str) -> Iterator[Passage]:
-    """Yield the sentences of a text with times in the video. A text never spans two regions."""
+    """Yield the sentences of a text with times in the video. Where a region ends, a sentence is divided."""
     ends_s = np.cumsum([region.length_s for region in window])
 
     def region_of(word: Word) -> int:

@@ -44,7 +44,7 @@ def locate_model(name: str) -> Path:
         return _checked(folder.resolve())
     hub_id = MODELS.get(name, name)
     if name.startswith((".", "/", "~")):
-        raise EncoderError(f"{name}: no such folder; name a folder with a Whisper model (--speech-model)")
+        raise EncoderError(f"{name}: no such folder; use a folder with a Whisper model (--speech-model)")
     if not is_hub_id(hub_id):
         raise UnknownNameError.among("speech model", name, [*MODELS, "any hub id (OWNER/NAME) or a folder"])
     return _on_hub(hub_id)
@@ -66,7 +66,7 @@ def _checked(folder: Path) -> Path:
         if not (folder / name).is_file():
             raise EncoderError(
                 f"{folder}: no {name} in it, expected a Whisper model in CTranslate2's format; convert it with "
-                "ct2-transformers-converter, or name another (--speech-model)"
+                "ct2-transformers-converter, or use another model (--speech-model)"
             )
     return folder
 
@@ -85,9 +85,9 @@ def _on_hub(hub_id: str) -> Path:
         return _checked(Path(snapshot_download(hub_id, allow_patterns=_DOWNLOADED)))
     except EncoderError:
         raise
-    # the errors of the supported versions' HTTP clients have no common base class
+    # the exceptions of the hub's HTTP clients have no common base class
     except Exception as error:
         raise EncoderError(
             f"speech model {hub_id}: not on this machine, and the hub cannot be reached ({one_line(error)}); run "
-            f"`hf download {hub_id}` where there is a network, or name a local folder (--speech-model FOLDER)"
+            f"`hf download {hub_id}` where there is a network, or use a local folder (--speech-model FOLDER)"
         ) from error

@@ -1,8 +1,8 @@
 """Subtitles: text streams inside a video, and subtitle files beside it (film.srt, film.en.vtt, film.pt-BR.ass).
 
-A file belongs to a video if its name is that of the video, with or without a language and words such as `forced`
-between the name and the suffix. It may be in a folder such as `Subs` beside the video. Files are parsed in the decoding
-child process, because they may be hostile.
+A file belongs to a video of the same name. A language and words such as `forced` may follow the name. The file may be
+in a folder such as `Subs` beside the video. Files are parsed in the decoding child process, because they may be
+hostile.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Subtitles(PassageSource):
 
     mode: ClassVar[TextMode] = "said"
     _reader: SubtitleReader = field(default_factory=SubtitleReader, init=False, repr=False, compare=False)
-    # subtitle files by the stem of their video, for each folder of videos, listed once per run
+    # for each folder of videos: subtitle files by the stem of their video; each folder is listed once per run
     _folders: dict[Path, dict[str, list[Path]]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -58,7 +58,7 @@ class Subtitles(PassageSource):
     def read(self, media: Media, report: ReadingReport) -> Iterator[Passage]:
         """Yield the passages of all tracks, one track after another: first the streams, then the files.
 
-        A subtitle file that cannot be read, or has an unknown format, is named in a warning.
+        A subtitle file that cannot be read, or has an unsupported format, causes a warning.
         """
         reader = self._reader if media.decoder is None else SubtitleReader(media.decoder)
         if media.path.is_file():
@@ -97,14 +97,14 @@ class Subtitles(PassageSource):
         self._reader.close()
 
     def files(self, video: Path) -> list[Path]:
-        """Return the subtitle files of a video, sorted by name, also those in formats that are not read."""
+        """Return the subtitle files of a video, sorted by name. They may have formats that are not read."""
         if video.parent not in self._folders:
             self._folders[video.parent] = _subtitle_files(video.parent)
         return self._folders[video.parent].get(video.stem, [])[:_MAX_FILES]
 
 
 def _names(folder: Path) -> list[str]:
-    """Return the sorted names in a folder, without hidden files; none if it cannot be read."""
+    """Return the sorted names in a folder, without hidden files. The list is empty if the folder cannot be read."""
     try:
         return sorted(entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
     except OSError:
@@ -117,7 +117,7 @@ def _subtitle_files(folder: Path) -> dict[str, list[Path]]:
     If no video has exactly the name of a file, the case of letters is ignored.
     """
     names = _names(folder)
-    stems: dict[str, set[str]] = {}  # without the case of letters -> stems of videos
+    stems: dict[str, set[str]] = {}  # stem without the case of letters -> stems of videos
     for name in names:
         if is_video_path(name) or Path(folder, name).is_dir():
             stems.setdefault(Path(name).stem.casefold(), set()).add(Path(name).stem)
@@ -144,7 +144,7 @@ def _stems_of_videos(stem: str, stems: Mapping[str, Collection[str]]) -> Collect
 
 
 def language_in(name: str) -> str:
-    """Return the language code in the part of a file name between video name and suffix, or an empty text.
+    """Return the language code in a part of a file name (between the video's name and the suffix), or an empty text.
 
     >>> language_in(".pt-BR.forced"), language_in(".mov.English"), language_in("")
     ('pt-BR', 'en', '')

@@ -63,7 +63,7 @@ def folded(word: str) -> str:
 
 
 def indexed_text(text: str) -> str:
-    """Return the words of a text in compared form, separated by blanks, for the full-text index.
+    """Return the folded words of a text, separated by blanks, for the full-text index.
 
     >>> indexed_text("Don't panic!")
     'dont panic'

@@ -1,6 +1,6 @@
 """Write a span of a video to a new file.
 
-It is re-encoded, so cuts are exact. This runs in the decoding child process.
+The span is re-encoded, so it starts and ends exactly at the given times. This runs in the decoding child process.
 """
 
 import math
@@ -32,7 +32,7 @@ from untrimmed.video.timeline import EPSILON_S, Timeline
 
 VIDEO_TICKS = 90_000  # ticks per second, as in MPEG; all common frame rates divide this number
 FRAME_DURATION = 1 << 8  # AV_CODEC_FLAG_FRAME_DURATION: without it, the last frame would not end with the span
-MAX_INTERLEAVE_S = 10.0  # sound that a file stores later than this after the picture of the same time is dropped
+MAX_INTERLEAVE_S = 10.0  # sound that is stored more than this after the picture of the same time is dropped
 
 
 class SeekError(Exception):
@@ -41,9 +41,9 @@ class SeekError(Exception):
 
 @dataclass(frozen=True)
 class ShownFrame:
-    """A decoded frame. `time_s` is the middle of the time for which it is on screen, in seconds of the source video.
+    """A decoded frame. `time_s` is the middle of its time on screen, in seconds of the source video.
 
-    `picture` is the frame as it was encoded: upright, scaled and in YUV.
+    `picture` is the frame as it was passed to the encoder: upright, scaled and in YUV.
     """
 
     time_s: float
@@ -61,7 +61,7 @@ class VideoEncoding:
     sound_rates: tuple[int, ...] = (22050, 24000, 32000, 44100, 48000)  # the last one is used for other rates
     short_side: int | None = None  # larger pictures are reduced
     keeps_priming: bool = True  # whether the file can contain sound before time 0, which players skip
-    video_options: dict[str, dict[str, str]] = field(default_factory=dict)  # by encoder
+    video_options: dict[str, dict[str, str]] = field(default_factory=dict)  # options of each encoder, by its name
     container_options: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -92,7 +92,7 @@ class WrittenClip:
 
 
 class CutWriter:
-    """Writes the parts of frames and sound that are in a span to a new file."""
+    """Writes a span of frames and sound to a new file. Frames and sound outside the span are left out."""
 
     def __init__(self, video: OpenVideo, start_s: float, end_s: float, out: Any, encoding: VideoEncoding) -> None:
         """Open a new file. `out` is its path, or a file object with a method `write`."""
@@ -318,7 +318,7 @@ def _check_sought(frame: VideoFrame, shown_s: float, span_s: tuple[float, float]
 
 
 def _decode_up_to(video: OpenVideo, sound: Any, origin_s: float, end_s: float) -> Iterator[tuple[Any, Any]]:
-    """Yield decoded frames of picture and sound with their streams, until the file ends or well after the span."""
+    """Yield pairs of a stream and its next decoded frame. Reading stops `MAX_INTERLEAVE_S` after the span."""
     streams: list[Any] = [stream for stream in (video.stream, sound) if stream is not None]
     clocks = {stream.index: Timeline(stream.time_base, 0.0, round(origin_s / stream.time_base)) for stream in streams}
     for packet in read_packets(video, streams, []):

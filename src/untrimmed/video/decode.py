@@ -27,19 +27,19 @@ from untrimmed.video.messages import identity_of
 from untrimmed.video.timeline import MAX_FPS, MAX_HOLD_S, MIN_FPS
 from untrimmed.video.timing import Timing, measure_rate
 
-# Demuxers of self-contained recordings. With audio formats, the error for an audio file is "no video stream".
+# Demuxers of self-contained recordings. Audio formats are included so that their error is "no video stream".
 DEMUXERS = (
     "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,mpegvideo,m4v,h264,hevc,flv,asf,ogg,mxf,nut,gif,apng,ivf,obu,"
     "dv,rm,wtv,mjpeg,yuv4mpegpipe,h263,vc1,swf,mp3,wav,w64,flac,aac,aiff,ac3,caf,amr,ape,wv,tta"
 )
 # Still pictures, for `read_image`.
 STILL_DEMUXERS = "png_pipe,jpeg_pipe,webp_pipe,bmp_pipe,gif"
-# Containers with an index, in which decoding may start at key frames. MPEG-TS is excluded, because it also marks
-# recovery points, after which the picture is complete only some frames later.
+# Containers with an index, where decoding may start at key frames. MPEG-TS is excluded, because it also marks
+# recovery points as key frames. After a recovery point, it takes some frames until the picture is complete.
 SEEKABLE = {"mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "avi", "flv", "asf", "mxf", "nut"}
 ADVICE_FORMAT = "convert it to MP4, Matroska or WebM, or leave it out"
 ADVICE_COPY = "copy or record it again, or leave it out"
-ADVICE_PICTURE = "name a PNG, JPEG, WebP, BMP or GIF file"
+ADVICE_PICTURE = "use a PNG, JPEG, WebP, BMP or GIF file"
 UNSPECIFIED_COLORSPACE = 2  # AVCOL_SPC_UNSPECIFIED
 HEAD_BYTES = 256
 # Common files that are not videos, by their first bytes or by words near the start.
@@ -93,7 +93,7 @@ def open_regular_file(path: str, identity: list[int] | None = None) -> int:
         mode = os.stat(path).st_mode
         if not stat.S_ISREG(mode):
             raise MediaProblemError(
-                f"is a {_kind_of_file(mode)}, not a regular file", "name a video file or a folder of them"
+                f"is a {_kind_of_file(mode)}, not a regular file", "use a video file or a folder of videos"
             )
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
@@ -276,11 +276,11 @@ def size_problem(width: int, height: int, max_pixels: int) -> MediaProblemError:
 
 
 def check_limits_in(log: str, max_pixels: int) -> None:
-    """Raise the error for pictures that are too large, or for too little memory, if FFmpeg's messages mention it.
+    """Raise an error if FFmpeg's messages mention pictures that are too large, or a lack of memory.
 
-    Otherwise the file would be reported as damaged.
+    Without this check, the file would be reported as damaged.
     """
-    # FFmpeg reports the same failure if the size of the picture is unknown or impossible.
+    # FFmpeg also reports "get_buffer() failed" if the size of the picture is unknown or impossible.
     is_buffer_too_large = "get_buffer() failed" in log and "image parameters invalid" not in log
     if "Cannot allocate memory" in log or is_buffer_too_large:
         raise memory_problem("decode")
@@ -324,9 +324,9 @@ def square_size(width: int, height: int, aspect: Fraction) -> tuple[int, int]:
 
 
 def scaled_size(width: int, height: int, short_side: int) -> tuple[int, int]:
-    """Return the size of frames for the parent: a shorter side above `short_side` pixels is reduced to `short_side`.
+    """Return the size in which frames are sent to the parent. The shorter side has at most `short_side` pixels.
 
-    If the aspect ratio is above four, the longer side is limited instead, so that a long strip cannot fill the memory.
+    The longer side has at most `4 * short_side` pixels, so that a long strip cannot fill the memory.
     """
     scale = min(1.0, short_side / min(width, height), MAX_SIDES_RATIO * short_side / max(width, height))
     return max(1, round(width * scale)), max(1, round(height * scale))

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 HEARTBEAT_S = 1.0
 MAX_LOG_BYTES = 1 << 20
 MIN_SEEK_S = 5.0
-_COMPARED_S = 30.0  # to check a cut, decoding starts this much earlier
+_COMPARED_S = 30.0  # to check a cut, it is decoded again from this many seconds earlier
 
 
 class Worker:
@@ -180,7 +180,7 @@ class Worker:
             raise MediaProblemError(
                 f"is {pictures.duration_s:,.0f} s long at {pictures.fps:g} pictures per second, expected at most "
                 f"{longest_s:,.0f} s",
-                "divide the folder, number the pictures without gaps, or name their rate (--pictures-fps)",
+                "divide the folder, number the pictures without gaps, or set their rate (--pictures-fps)",
             )
         for index, name in enumerate(pictures.names):
             end_s = pictures.end_s(index)
@@ -301,12 +301,12 @@ class Worker:
         pictures = replace(whole, fps=whole.duration_s / request["pictures_s"])
         name = pictures.names[pictures.index_at(request["time_s"])]
         with self._open_picture(pictures, name) as video:
-            # check the folder after opening the picture, which may have been replaced before
+            # check the folder only now, because the picture may have been replaced before it was opened
             check_folder(pictures.folder, request["identity"])
             self._send_frame(self._first_frame(video), video, request["time_s"], request["short_side"])
 
     def _seek_frame(self, video: OpenVideo, request: dict[str, Any]) -> VideoFrame | None:
-        """Return the frame at a time by means of the container's index, or None if that fails."""
+        """Return the frame at a time after a seek in the container's index, or None if that fails."""
         time_s = request["time_s"]
         if time_s < MIN_SEEK_S:
             return None
@@ -359,7 +359,7 @@ class Worker:
             self._send({"kind": "end", "end_s": cut.end_s})
 
         with self._open(request) as video:
-            # Decode the first frame before the seek, because some decoders need the x264 version in its packet.
+            # Decode the first frame before the seek, because its packet has the x264 version, which some decoders need.
             first = self._find_frame(FrameSampler(video, self._on_progress), 0.0)
             origin = first.pts if first is not None else None
             if origin is not None and span_s[0] > 0 and video.container.format.name in SEEKABLE:
@@ -372,7 +372,7 @@ class Worker:
             send(write_cut(video, origin, *args, is_sought=False), video)
 
     def proxy(self, request: dict[str, Any]) -> None:
-        """Write a proxy of a span to a new file and check it. Send `end` with the time at which it ends, in seconds."""
+        """Write a proxy of a span to a new file and check it. Then send `end` with the time at which the proxy ends."""
         from untrimmed.video.proxy import check_proxy
 
         cut = self._write_proxy(request)
@@ -408,7 +408,7 @@ class Worker:
             yield video
 
     def _matches_search(self, cut: Any, video: OpenVideo, origin: int, request: dict[str, Any]) -> bool:
-        """Whether the frames of a cut, decoded after a seek, are the same as if decoded from half a minute earlier.
+        """Whether the frames of a cut stay the same if decoding starts half a minute earlier.
 
         `origin` is the timestamp of the video's first frame.
         """
@@ -506,7 +506,7 @@ class Worker:
         self._send({"kind": "progress", "time_s": time_s})
 
     def _allow_cpu(self, time_s: float) -> None:
-        """Raise the limit on processor time in proportion to the decoded time. The declared duration may be wrong."""
+        """Raise the limit on processor time with the decoded time, because the declared duration may be wrong."""
         allowed_s = self.limits["cpu_s"] + self.limits["cpu_s_per_video_s"] * time_s
         set_soft_limit(resource.RLIMIT_CPU, int(self._cpu_at_start + allowed_s) + 1)
 

@@ -1,7 +1,7 @@
-"""Messages between a program and its decoding child: a JSON object followed by raw pixels.
+"""Messages between the program and its decoding child process: a JSON object followed by raw pixels.
 
-A message consists of two lengths (little endian: 4 bytes for the JSON text, 8 for the pixels), then both parts. Nothing
-is pickled, so the process that decodes untrusted files cannot run code in the other process.
+A message starts with the length of each part (little endian: 4 bytes for the JSON text, 8 for the pixels). Nothing is
+pickled, so the process that decodes untrusted files cannot run code in the other process.
 """
 
 import json
@@ -21,7 +21,7 @@ def write_message(descriptor: int, message: dict[str, Any], pixels: list[bytes] 
     The JSON text is ASCII, and file names that are not valid UTF-8 are sent as escaped surrogates.
 
     If the process is stopped and continued (Ctrl-Z and `fg`) while the pipe is full, the system writes only a part of
-    the bytes. Python's buffered writer would lose the rest, so the function calls `os.write`.
+    the bytes. Python's buffered writer would lose the rest, so this function uses `os.write`.
     """
     text = json.dumps(message).encode("ascii")
     parts = pixels or []
@@ -32,5 +32,5 @@ def write_message(descriptor: int, message: dict[str, Any], pixels: list[bytes] 
 
 
 def identity_of(status: os.stat_result) -> list[int]:
-    """Return numbers that identify a file. A replacement with the same name has other numbers."""
+    """Return numbers that identify a file. If another file replaces it under the same name, the numbers change."""
     return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns]

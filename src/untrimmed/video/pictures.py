@@ -1,4 +1,4 @@
-"""Folders of numbered pictures as videos, such as the frames that TVR publishes (00001.jpg, 00002.jpg, ...)."""
+"""Read folders of numbered pictures (00001.jpg, 00002.jpg, ...) as videos. The TVR data set publishes such folders."""
 
 import os
 import re

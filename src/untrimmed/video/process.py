@@ -30,9 +30,9 @@ class Limits:
     """Resource limits for decoding one file.
 
     - `memory_bytes`: the child's address space (Linux only).
-    - `cpu_s`, `cpu_s_per_video_s`: processor time in seconds: a constant, plus an amount per second of decoded video.
-    - `stall_s`: longest wait for any message. `total_s`: longest time for all answers to one request, including the
-      time that the caller needs between them.
+    - `cpu_s`, `cpu_s_per_video_s`: processor time: `cpu_s`, plus `cpu_s_per_video_s` for each second of decoded video.
+    - `stall_s`: longest wait for any message.
+    - `total_s`: longest time for all answers to one request. It includes the time that the caller needs between them.
     - `max_pixels`: pixels of a picture (the default allows 8K).
     - `max_duration_s`: a longer video is cut off with a warning; a longer folder of pictures is refused.
     """
@@ -55,7 +55,7 @@ class DecodeProcess:
     """A running child process. It serves one request at a time and is discarded after a failure."""
 
     def __init__(self, limits: Limits, stop: threading.Event | None = None) -> None:
-        """Start the child. If `stop` is set, waiting for an answer ends with an error."""
+        """Start the child. If another thread sets `stop`, waiting for an answer raises a VideoError."""
         self.limits = limits
         self._stop = stop
         self._deadline = math.inf
@@ -99,11 +99,11 @@ class DecodeProcess:
     ) -> tuple[dict[str, Any], bytearray]:
         """Return the next answer about `path`: its JSON object and its raw pixels.
 
-        `on_progress` is called with the time in the video, in seconds, that the decoder has reached.
+        `on_progress` is called with the time in the video that the decoder has reached, in seconds.
 
         Raises:
-            VideoError: The child reported a problem, died, or sent nothing in time. The child can be used again only
-                after a reported problem.
+            VideoError: The child reported a problem, died, or sent nothing in time. Check `is_alive` before using the
+                child again.
         """
         while True:
             text_size, num_pixel_bytes = HEADER.unpack(self._read(HEADER.size, path))
@@ -148,7 +148,7 @@ class DecodeProcess:
         return data
 
     def _can_read_within(self, patience_s: float) -> bool:
-        """Return whether an answer arrives in time. Long waits are divided, because system timers end at 24 days."""
+        """Return whether an answer arrives in time. Long waits are split, because `poll` waits at most 24 days."""
         end = time.monotonic() + patience_s
         slice_s = _SLICE_S if self._stop is None else _STOP_CHECK_S
         while self._stop is None or not self._stop.is_set():
@@ -168,7 +168,7 @@ class DecodeProcess:
         self.kill()
         if code == -signal.SIGXCPU:
             return (
-                f"needed more processor time than {self.limits.cpu_s:g} s and {self.limits.cpu_s_per_video_s:g} s for "
+                f"needed more processor time than {self.limits.cpu_s:g} s plus {self.limits.cpu_s_per_video_s:g} s for "
                 "each second of video; raise Limits.cpu_s or leave the file out"
             )
         if "MemoryError" in remark:
@@ -191,7 +191,7 @@ class DecodeProcess:
 
 def _end(process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
     process.kill()
-    # a child that waits for a network disk that does not respond exits only when the disk responds again
+    # if the child waits for a network disk that does not respond, it exits only when the disk responds again
     deadline = time.monotonic() + EXIT_WAIT_S
     while process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.002)

@@ -1,7 +1,7 @@
-"""Write a span of a video as a small file that browsers play while it grows. This runs in the decoding child process.
+"""Write a span of a video as a small file, which browsers can play before it is complete.
 
-The file is fragmented MP4, or WebM if FFmpeg cannot encode H.264. In these formats the header comes first, and written
-bytes never change.
+This runs in the decoding child process. The file is fragmented MP4, or WebM if FFmpeg cannot encode H.264. In these
+formats the header comes first, and written bytes never change.
 """
 
 import contextlib
@@ -21,10 +21,10 @@ from untrimmed.video.timeline import EPSILON_S, FramesFrom, SampleTimes
 
 SHORT_SIDE = 540
 _GROUP = 30  # largest number of frames between key frames: short groups make seeking fast
-_FRAGMENT_S = 0.25  # duration of the fragments that a player gets one by one
-_COMPARED = 8  # to compare a proxy with its video: width and height of the pictures
-_MAX_DIFFERENCE = 32  # and largest difference of their brightness or colour (0 to 255)
-_MAX_WAIT_S = 0.5  # pictures wait at most this long for sound that precedes them in the file
+_FRAGMENT_S = 0.25  # duration of a fragment of the file; a player can show each fragment once it is written
+_COMPARED = 8  # width and height of the pictures in which a proxy is compared with its video
+_MAX_DIFFERENCE = 32  # largest difference of their brightness or colour (0 to 255) in a correct proxy
+_MAX_WAIT_S = 0.5  # FFmpeg holds back a picture at most this long to write earlier sound before it
 _H264 = {
     "preset": "superfast",
     "tune": "zerolatency",
@@ -74,7 +74,7 @@ def proxy_encoding() -> VideoEncoding:
 
 
 class _GrowingFile:
-    """The file to which FFmpeg writes. FFmpeg writes a duration of 0 to the header, which this class replaces."""
+    """The file to which FFmpeg writes. FFmpeg sets the duration in the header to 0; this class inserts the real one."""
 
     def __init__(self, file: BinaryIO, duration_s: float) -> None:
         self._file = file
@@ -88,10 +88,10 @@ class _GrowingFile:
         return len(data)
 
     def _with_durations(self, data: bytes) -> bytes:
-        """Return the bytes with the durations of the film and its tracks set, if the header is in them."""
+        """Return the bytes. If the header is in them, the durations of the film and of its tracks are set."""
         header = bytearray(data)
         for name in (b"mvhd", b"mdhd"):
-            # after the name: version (0) and flags, two times, ticks per second, and the duration; four bytes each
+            # four bytes each follow the name: version (0) and flags, two times, ticks per second, and the duration
             for match in re.finditer(name, data):
                 ticks = struct.unpack_from(">I", data, match.end() + 12)[0]
                 struct.pack_into(">I", header, match.end() + 16, round(self._duration_s * ticks))
@@ -110,10 +110,10 @@ def write_proxy(
     *,
     is_sought: bool,
 ) -> WrittenClip:
-    """Write a span of an open video.
+    """Write a span of an open video as a proxy.
 
     Args:
-        sound: The same file, opened a second time; None if the new file has no sound.
+        sound: The same file, opened a second time to read its sound. None: the proxy has no sound.
         origin: The timestamp of the video's first frame.
         is_sought: Whether to start decoding at the last key frame before the span instead of the beginning.
 
@@ -162,7 +162,7 @@ def write_proxy(
 def check_proxy(proxy: OpenVideo, cut: WrittenClip, start_s: float) -> None:
     """Raise a MediaProblemError unless a proxy shows the first, middle and last frame of its span.
 
-    Few other frames are decoded.
+    Decoding skips most of the other frames.
     """
     expected = {sample.time_s - start_s: _coarse(sample.picture) for sample in cut.samples}
     sampler = FrameSampler(proxy, lambda _: None)
@@ -174,7 +174,7 @@ def check_proxy(proxy: OpenVideo, cut: WrittenClip, start_s: float) -> None:
         if not expected:
             return
     raise MediaProblemError(
-        f"has a proxy that shows another picture at {start_s + min(expected):.2f} s, so the proxy was removed",
+        f"has a proxy with a wrong picture at {start_s + min(expected):.2f} s, so the proxy was removed",
         "convert the video to MP4 or Matroska first",
     )
 

@@ -58,10 +58,9 @@ _SUFFIXES = """
     .mxf .nut .ogg .ogv .qt .rm .rmvb .ts .vob .webm .wmv .wtv .y4m
 """
 VIDEO_SUFFIXES = frozenset(_SUFFIXES.split())
-# For the comparison of a new clip with its video: shorter side of the pictures, and differences of mean colours (0 to
-# 255).
-_CHECK_SIDE = 64
-_MAX_DIFFERENCE = 32.0
+# A new clip is compared with its video in one picture.
+_CHECK_SIDE = 64  # shorter side of this picture, in pixels
+_MAX_DIFFERENCE = 32.0  # largest difference between the mean colours of its parts (0 to 255) in a correct clip
 CUT_FORMATS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska"}
 
 
@@ -72,7 +71,7 @@ def is_video_path(path: str | os.PathLike[str]) -> bool:
 
 @dataclass(frozen=True)
 class VideoInfo:
-    """The declared properties of a video. `VideoStream.duration_s` is its measured duration.
+    """The declared properties of a video. The measured duration is in `VideoStream.duration_s`.
 
     Width and height are those of the displayed picture: upright, in square pixels.
     """
@@ -171,8 +170,8 @@ class VideoReader(_Decoder):
         """Create a reader.
 
         Args:
-            repeats_frames: Whether to sample a frame several times if the sampling rate is above the video's frame
-                rate. If not, each frame of such a video is sampled once, with a warning, unless its rate varies.
+            repeats_frames: Whether to sample a frame several times if the sampling rate is above the frame rate. If
+                not, each frame is sampled once, with a warning. A video with a variable rate always repeats frames.
 
         Raises:
             ConfigError: A size is below 1.
@@ -187,7 +186,7 @@ class VideoReader(_Decoder):
         self._current: VideoStream | None = None
 
     def read(self, path: Path, pictures_fps: float | None = None) -> VideoStream:
-        """Open a file, and decode up to its first frame. An unfinished stream of this reader is cancelled.
+        """Open a file and decode its first frame. If the previous stream of this reader is unfinished, it is cancelled.
 
         If `pictures_fps` is given, the path may also be a folder of numbered pictures (`untrimmed.video.pictures`) with
         this frame rate.
@@ -251,13 +250,13 @@ class VideoStream:
 
 
 class TimingReader(_Decoder):
-    """Measures the `Timing` of files with one child process. A context manager, not thread-safe."""
+    """Measures the frame rate, timecode and audio tracks of files. A context manager, not thread-safe."""
 
     def __init__(self, *, limits: Limits = Limits()) -> None:
         super().__init__(limits)
 
     def read(self, path: Path, identity: list[int] | None = None) -> Timing:
-        """Return a file's `Timing`. If `identity` is given (see `messages.identity_of`), other files are refused.
+        """Return a file's `Timing`. If `identity` is given, another file is refused (see `messages.identity_of`).
 
         Raises:
             VideoError: The file cannot be used.
@@ -269,7 +268,7 @@ class TimingReader(_Decoder):
 
 @dataclass(frozen=True)
 class SoundPiece:
-    """Up to 10 s of mono sound: the time of its first sample in seconds, and samples in [-1, 1] at `SOUND_HZ`.
+    """About 10 s of mono sound or less: its start in seconds, and samples in [-1, 1] at `SOUND_HZ`.
 
     The start is negative if the sound starts before the first frame.
     """
@@ -295,7 +294,7 @@ class SoundReader(_Decoder):
         """Yield the sound of a file in pieces, in order of time. A gap between two pieces has no sound.
 
         A file without sound has no pieces. `on_warning` is called at the end with each warning about damage or limits.
-        If `identity` is given (see `messages.identity_of`), other files are refused.
+        If `identity` is given, a file with another identity is refused (see `messages.identity_of`).
 
         Raises:
             VideoError: The file cannot be used. Earlier pieces are valid.
@@ -321,7 +320,7 @@ class SubtitleReader:
     """Reads subtitle files, and subtitle streams of videos, in a child process. Not thread-safe."""
 
     def __init__(self, decoder: _Decoder | None = None, *, limits: Limits = Limits()) -> None:
-        """Use the child process of `decoder`, which must be idle, or by default a new one with these limits."""
+        """Use the child process of `decoder`, which must be idle. By default, start one with these limits."""
         self._decoder = decoder or _Decoder(limits)
         self.faults: list[str] = []
         self.languages: dict[int, str] = {}
@@ -348,7 +347,7 @@ class SubtitleReader:
                     )
                 if message["has_replaced_bytes"]:
                     self.faults.append(
-                        "some characters are replaced, because their encoding is unknown; save it as UTF-8"
+                        "some characters are replaced, because the file's encoding is unknown; save the file as UTF-8"
                     )
             else:
                 yield from (SubtitleCue(start / 1000, end / 1000, text) for start, end, text in message["cues"])
@@ -393,7 +392,7 @@ class SubtitleReader:
 
 
 class ProxyWriter(_Decoder):
-    """Writes proxies of files with one child process. A context manager.
+    """Writes proxies (small copies for browsers) of spans of videos with one child process. A context manager.
 
     Only `cancel` may be called from other threads.
     """
@@ -402,10 +401,10 @@ class ProxyWriter(_Decoder):
         super().__init__(limits, threading.Event())
 
     def write(self, path: Path, start_s: float, end_s: float, out: Path, identity: list[int] | None = None) -> float:
-        """Write a span of a video to a new file that browsers play while it grows (see `video.proxy`).
+        """Write a span of a video to a new file, which browsers can play before it is complete (see `video.proxy`).
 
-        Returns the time of the video, in seconds, at which the new file ends. If an error is raised, the caller must
-        delete the new file. If `identity` is given (see `messages.identity_of`), other files are refused.
+        Returns the time in the video, in seconds, at which the new file ends. If an error is raised, the caller must
+        delete the new file. If `identity` is given, a file with another identity is refused (`messages.identity_of`).
 
         Raises:
             VideoError: The file cannot be used, a limit is reached, or `cancel` was called.
@@ -436,7 +435,7 @@ class FrameReader(_Decoder):
     """Reads single frames of files with one child process. A context manager, not thread-safe."""
 
     def __init__(self, *, limits: Limits = Limits(), stop: threading.Event | None = None) -> None:
-        """Create a reader. If `stop` is set, waiting for a frame ends with an error."""
+        """Create a reader. If another thread sets `stop`, waiting for a frame raises a VideoError."""
         super().__init__(limits, stop)
 
     def frame_at(
@@ -452,7 +451,7 @@ class FrameReader(_Decoder):
         """Return the frame at a time, or the last frame up to `last_for_s` seconds after the end.
 
         Args:
-            short_side: Shorter side in pixels to which a larger frame is reduced; None: full size.
+            short_side: A larger frame is reduced so that its shorter side has this many pixels. None: full size.
             identity: Refuse a file with another identity (see `messages.identity_of`).
             pictures_s: The duration of the video in seconds if it is a folder of pictures.
 
@@ -553,21 +552,21 @@ def cut(
     identity: list[int] | None = None,
     stop: threading.Event | None = None,
 ) -> float:
-    """Write a span of a video, with sound, to a new file, and return the time of the video at which the new file ends.
+    """Write a span of a video, with sound, to a new file. Return the time in the video at which the new file ends.
 
     The span is re-encoded (H.264 and AAC), so cuts are exact. The suffix of `out` is `.mp4`, `.m4v`, `.mov` or `.mkv`.
     The file appears only when it is complete. The returned time, in seconds, is before `end_s` if the video ends
     earlier.
 
     Args:
-        progress: Called about once per second with the time of the video that decoding has reached. It starts before
-            `start_s` if decoding cannot start at the span. It decreases if decoding must start again at the beginning.
+        progress: Called about once per second with the time in the video that decoding has reached. The time is first
+            below `start_s` if decoding cannot start at the span. It decreases if decoding must start again.
         identity: Refuse a file with another identity (see `messages.identity_of`).
         stop: If another thread sets this event, the call is cancelled.
 
     Raises:
-        VideoError: The file cannot be used, the span is after its end, a limit is reached, `stop` is set, or the middle
-            of the new file shows another picture than the video.
+        VideoError: The file cannot be used, the span is after its end, a limit is reached, `stop` is set, or the
+            picture in the middle of the new file differs from the video.
         ConfigError: The span is empty, the suffix is not supported, or `out` exists and `overwrite` is not set.
     """
     if not (math.isfinite(start_s) and math.isfinite(end_s) and 0 <= start_s < end_s):
@@ -598,8 +597,8 @@ def cut(
             end, _ = process.next_message(path)
             if not _shows(decoder, partial, middle_s, middle):
                 raise VideoError(
-                    f"{shown(path)}: the clip shows another picture at {middle_s:.2f} s than the video at "
-                    f"{start_s + middle_s:.2f} s and was removed; convert the video to MP4 or Matroska first"
+                    f"{shown(path)}: the clip was removed, because its picture at {middle_s:.2f} s differs from the "
+                    f"picture in the video at {start_s + middle_s:.2f} s; convert the video to MP4 or Matroska first"
                 )
     except FileExistsError as error:
         raise ConfigError(f"{shown(out)}: already exists; choose another name or allow overwriting") from error

@@ -21,19 +21,19 @@ from av.video.frame import VideoFrame
 from untrimmed.video.decode import SEEKABLE, OpenVideo, decode_packet, read_packets, stamp
 from untrimmed.video.timeline import EPSILON_S, MAX_FALL_S, MAX_HOLD_S, FramesFrom, SampleGrid, SampleTimes, Timeline
 
-# H.264 and HEVC reorder at most 16 frames. So after this many further packets, all frames that are shown before a
-# packet's frame are known.
+# H.264 and HEVC reorder at most 16 frames. So once this many packets follow a packet, it is known when the packet's
+# frame is replaced on screen.
 REORDER = 17
 MAX_HELD_PACKETS = 600
 MAX_HELD_BYTES = 32 << 20
-# A file counts as truncated if more seconds are missing. Less can be missing in a whole file, because containers round
-# times and few declare the duration of the last frame.
+# A file counts as truncated if it ends more than this before its declared end. Complete files can end a little early,
+# because containers round times and few declare the duration of the last frame.
 MIN_MISSING_S = 3.0
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A sampled frame, and the requested times for which it is the sampled frame."""
+    """A sampled frame, and the sampling times at which it is on screen."""
 
     times_s: list[float]
     frame: VideoFrame
@@ -42,7 +42,7 @@ class Sample:
 class _Need:
     """Decides for each packet of a file, in order, whether its frame may be sampled.
 
-    If the times decrease or jump, as in a joined recording, all further frames may be sampled.
+    Once the times decrease or jump, as in a joined recording, the answer is yes for every further packet.
     """
 
     def __init__(self, sampler: FrameSampler, grid: SampleGrid | SampleTimes | FramesFrom, planned_s: float = 0.0):
@@ -51,7 +51,7 @@ class _Need:
         self._planned_s = planned_s  # latest time of the packets so far
 
     def ahead(self) -> _Need:
-        """Return a copy, to look at packets that this object will get later."""
+        """Return a copy for looking ahead at later packets, which leaves this object unchanged."""
         return _Need(self._sampler, self._grid, self._planned_s)
 
     def __call__(self, pts: int, next_pts: int | None) -> bool:
@@ -168,8 +168,8 @@ class PacketPlan:
 class FrameSampler:
     """Decodes an open video and yields the sampled frames in display order.
 
-    `on_progress` is called often with the time that decoding has reached, in seconds. `duration_s` is measured, and
-    valid after the last frame.
+    `on_progress` is called often with the time that decoding has reached, in seconds. `duration_s` is the measured
+    duration. It is valid after the last frame.
     """
 
     def __init__(self, video: OpenVideo, on_progress: Callable[[float], None], *, origin: int | None = None) -> None:
@@ -246,9 +246,9 @@ class FrameSampler:
         yield from self._decode(None)
 
     def _decode_all(self) -> Iterator[VideoFrame]:
-        """Decode every frame from the start. It is used if frames that are marked as key frames are not key frames.
+        """Decode every frame from the start. This is needed if the file marks frames as key frames that are none.
 
-        This happens in streams with intra refresh, whose pictures are complete only some time after decoding starts.
+        Streams with intra refresh do so. Their pictures are complete only some time after decoding starts.
         """
         assert self.timeline.origin is not None
         self.video.stream.codec_context.skip_frame = "DEFAULT"
@@ -278,5 +278,5 @@ class FrameSampler:
         declared_s = self.video.declared_s
         if self.duration_s < declared_s - max(MIN_MISSING_S, 0.02 * declared_s):
             self.warnings.append(
-                f"ends at {self.duration_s:.1f} s of the {declared_s:.1f} s that it declares; the existing part is used"
+                f"ends at {self.duration_s:.1f} s, but declares {declared_s:.1f} s; the part up to there is used"
             )

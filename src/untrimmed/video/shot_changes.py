@@ -21,7 +21,7 @@ def shot_change_s(batch: FrameBatch) -> float | None:
     """Return the time of the first frame after the clearest shot change, in seconds, or None if there is none.
 
     Neighbouring frames are compared by the mean absolute difference of their pixels. The shot change is where the
-    difference is largest. It must be several times the median, so that a moving camera does not count as one.
+    difference is largest. It must be several times the median, so that a moving camera does not count as a shot change.
     """
     if len(batch.times_s) < 2:
         return None

@@ -24,12 +24,12 @@ from untrimmed.video.decode import (
 from untrimmed.video.messages import SOUND_HZ
 from untrimmed.video.timeline import MAX_FALL_S, MAX_HOLD_S
 
-PIECE_S = 10.0  # longest piece, in seconds
+PIECE_S = 10.0  # a piece ends with the first decoded frame that makes it at least this long
 # Sample rates outside this range come from damaged headers. A low rate would turn a small file into many samples.
 MIN_RATE = 4_000
 MAX_RATE = 768_000
 MAX_FRAME_SAMPLES = 1 << 20  # largest number of samples in one decoded frame
-_TOLERANCE_S = 0.1  # a timestamp that differs by more from the end of the previous frame starts a new piece
+_TOLERANCE_S = 0.1  # if a timestamp differs by more from the end of the previous frame, a new piece starts
 _BYTES_PER_SAMPLE = 2
 
 
@@ -66,11 +66,11 @@ class SoundDecoder:
     num_damaged: int = 0  # number of packets that cannot be decoded
     _piece: bytearray = field(default_factory=bytearray)
     _start_s: float = 0.0
-    _shift_s: float = 0.0  # added to the container's times; it changes where those jump
+    _shift_s: float = 0.0  # added to the container's times; it changes when these times jump
     _decoded_s: float = 0.0
 
     def pieces(self, max_duration_s: float) -> Iterator[tuple[float, bytes]]:
-        """Yield pieces of at most 10 s in order: the time of the first sample in seconds, and the samples as bytes.
+        """Yield pieces of about 10 s in order: the time of the first sample in seconds, and the samples as bytes.
 
         A gap between two pieces has no sound. Sound after `max_duration_s` seconds is left out.
 
@@ -129,7 +129,7 @@ class SoundDecoder:
         return frames or []
 
     def _time_s(self, frame: AudioFrame, end_s: float | None) -> float:
-        """Return the time of a frame in seconds: the end of the previous frame if its timestamp is missing or jumps."""
+        """Return the time of a frame in seconds: the end of the previous frame if the timestamp is missing or jumps."""
         if frame.pts is None or frame.time_base is None:
             return 0.0 if end_s is None else end_s
         time_s = float(frame.pts * frame.time_base) + self._shift_s

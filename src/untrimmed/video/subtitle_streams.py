@@ -28,7 +28,7 @@ _TEXT_CODECS = """
 TEXT_CODECS = frozenset(_TEXT_CODECS.split())
 _MAX_STREAMS = 32
 _CUES_AT_A_TIME = 500
-_CHARACTERS_AT_A_TIME = 50_000  # a message has at most a million bytes, and a character up to 12
+_CHARACTERS_AT_A_TIME = 50_000  # a message has at most a million bytes, and a character needs up to 12 of them
 
 
 def subtitle_streams(video: OpenVideo) -> tuple[list[Any], list[str]]:
@@ -56,7 +56,7 @@ def stream_cues(
 ) -> Iterator[tuple[int, Cue]]:
     """Yield the cues of text streams, each with the index of its stream, in the order of the file.
 
-    `origin_s` is the container's time of the first frame of the video, in seconds.
+    `origin_s` is the timestamp of the video's first frame in the container, in seconds.
     """
     for packet in read_packets(video, streams, warnings):
         if packet.pts is None:

@@ -167,8 +167,8 @@ def _is_almost_utf8(sample: bytes) -> bool:
 def _timed_cues(lines: Iterable[str], faults: Faults, *, is_vtt: bool) -> Iterator[tuple[int, int, str]]:
     """Yield the cues of SubRip or WebVTT. A line with two times begins a cue.
 
-    In WebVTT, a blank line ends a cue. In SubRip, the text may contain blank lines, and the number of the next cue is
-    removed from its end.
+    In WebVTT, a blank line ends a cue. In SubRip, the text may contain blank lines. The number of the next cue is
+    removed from the end of the text.
     """
     span: tuple[int, int] | None = None
     text: list[str] = []
@@ -215,8 +215,8 @@ def _timed_cues(lines: Iterable[str], faults: Faults, *, is_vtt: bool) -> Iterat
 def _without_repeated(lines: list[str], previous: tuple[int, list[str]], start_ms: int, end_ms: int) -> list[str]:
     """Remove leading lines that repeat the end of the previous cue, as roll-up captions do, and return the rest.
 
-    If the whole cue repeats the previous cue, the cue is kept, because somebody may have said it twice. Such a cue is
-    only removed if it is shown too briefly to be read.
+    If the whole cue repeats the previous cue, the cue is kept, because somebody may have said it twice. It is
+    removed only if it is shown too briefly to be read.
     """
     previous_end_ms, shown = previous
     if start_ms - previous_end_ms > _ROLL_UP_MS or (shown == lines and end_ms - start_ms > _ROLL_UP_MS):

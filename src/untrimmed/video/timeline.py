@@ -9,9 +9,9 @@ MIN_FPS = 0.001
 MAX_FPS = 1000.0
 # Tolerance for times. Timestamps are rounded to the container's time base, which is never less than a microsecond.
 EPSILON_S = 1e-6
-# If a picture is shown longer than this, or the time decreases by more, the timestamps count as broken.
-MAX_HOLD_S = 3600.0
-MAX_FALL_S = 1.0
+# Timestamps count as broken:
+MAX_HOLD_S = 3600.0  # if a picture is shown for longer than this
+MAX_FALL_S = 1.0  # or if the time decreases by more than this
 
 
 def check_fps(fps: float, name: str, unit: str = "frames") -> None:
@@ -38,7 +38,7 @@ class Timeline:
 
     @property
     def is_plain(self) -> bool:
-        """Whether no timestamp was missing or broken, so that all convert directly to times."""
+        """Whether no timestamp so far was missing or broken."""
         return self.num_missing == 0 and self.num_breaks == 0
 
     def raw_s(self, pts: int) -> float:

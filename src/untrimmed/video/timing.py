@@ -10,12 +10,12 @@ from fractions import Fraction
 
 NTSC = Fraction(1000, 1001)
 _COMMON_RATES = [Fraction(rate) * speed for rate in (15, 24, 25, 30, 48, 50, 60, 120) for speed in (1, NTSC)]
-# largest relative difference of equal rates; 30 and 29.97 differ by three times as much
+# rates count as equal up to this relative difference; 30 and 29.97 differ by three times as much
 _SAME_RATE = Fraction(3, 10_000)
 _MOST_FRAMES_PER_STAMP = 2
 _MAX_JITTER = Fraction(1, 20)  # largest jitter of timestamps, as a share of a frame
 _MAX_ROUNDING = Fraction(1, 5)  # largest rounding of timestamps, as a share of a frame
-_MAX_IRREGULAR = Fraction(1, 100)  # with a larger share of irregular steps between frames, the rate is variable
+_MAX_IRREGULAR = Fraction(1, 100)  # the rate is variable if a larger share of the steps between frames is irregular
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def measure_rate(stamps: Iterable[int], time_base: Fraction, declared: Sequence[
         declared: Rates that the container declares, at least one. The first is the mean rate.
 
     A rate fits if almost all steps between timestamps are whole numbers of frames. So missing frames do not make a rate
-    variable. A declared rate above twice the mean is the rate of the clock, not of the frames.
+    variable. A declared rate above twice the mean is ignored: it is the rate of the clock.
     """
     rates = [_rounded(rate) for rate in declared if rate <= _MOST_FRAMES_PER_STAMP * declared[0]]
     steps = Counter(after - before for before, after in itertools.pairwise(sorted(set(stamps))))

@@ -20,7 +20,7 @@ _GLOSS_WEIGHT = 0.5
 
 @dataclass(frozen=True)
 class ClassText:
-    """Three names of a class, and a description: a name, and one sentence about the appearance of the class."""
+    """Three names of a class, and a gloss: a name, followed by a sentence about the appearance of the class."""
 
     names: tuple[str, str, str]
     gloss: str

@@ -1,4 +1,4 @@
-"""Vectors of the colours in frames and of the colours that sentences name. Object classes contain no colours.
+"""Vectors of the colours in frames and in sentences. They are needed because ImageNet classes contain no colours.
 
 The first eleven components are the basic colour terms (Berlin & Kay 1969). A pixel gets the term of the nearest web
 colour (CSS) in CIELAB, where lightness counts less than hue. The twelfth component marks pictures without colour.
@@ -45,7 +45,7 @@ _COLOURLESS = re.compile(
     r"|\bblack[ -]and[ -]white (\w+ )?(film|movie|video|footage|picture|photo|photograph|image|scene)\b"
 )
 _LIGHTNESS_WEIGHT = 0.6
-_SMALL_SHARE = 0.01  # people hardly notice colours with a smaller share of a frame
+_SMALL_SHARE = 0.01  # people hardly notice a colour that covers a smaller share of a frame
 # Limits for the mean over a frame's pixels of max(R, G, B) - min(R, G, B). Below the first limit, the frame has no
 # colour, only film grain. Above the second, it is coloured.
 _GREY_SPREAD, _COLOURED_SPREAD = 8.0, 16.0

@@ -25,7 +25,6 @@ def read_onnx(file: Path) -> dict[str, np.ndarray]:
 
     Tensors of less than 16 bytes are constants of the graph and are left out.
 
-
     An ONNX file is a protobuf message (https://protobuf.dev/programming-guides/encoding). Field 7 of the model is the
     graph. The repeated field 5 of the graph contains tensors, with the fields dimensions (1), type (2), name (8) and
     content (9).
@@ -133,7 +132,7 @@ def _next_storage(content: io.BytesIO, itemsize: int) -> bytes:
 def read_torch_state(file: Path) -> dict[str, np.ndarray]:
     """Return the arrays of a weight file that was written by PyTorch before version 1.6.
 
-    Such a file consists of several pickles, the fourth of which describes the tensors, followed by their numbers.
+    Such a file consists of several pickles, followed by the numbers of the tensors. The fourth pickle describes them.
 
     Raises:
         EncoderError: The file has another format, is damaged, or contains something other than weights.

@@ -62,9 +62,9 @@ class I3D(nn.Module):
             for block in MIXED:
                 self.add_module(f"Mixed_{block}", Mixed(state, f"Mixed_{block}"))
         except (KeyError, ValueError) as error:
-            raise EncoderError(f"{name}: lacks {error}; name the weights of pytorch-i3d's Inception-v1 I3D") from error
+            raise EncoderError(f"{name}: lacks {error}; use the weights of pytorch-i3d's Inception-v1 I3D") from error
         if (colours := self.Conv3d_1a_7x7.conv3d.in_channels) != 3:
-            raise EncoderError(f"{name}: reads {colours} channels (optical flow?), expected 3; name the RGB weights")
+            raise EncoderError(f"{name}: reads {colours} channels (optical flow?), expected 3; use the RGB weights")
         load_into(self, state, name=name, unused=[r"logits\."])
         last = (f"Mixed_5c.{branch}.conv3d.weight" for branch in ("b0", "b1b", "b2b", "b3b"))
         self.dim = sum(int(state[key].shape[0]) for key in last)

@@ -48,7 +48,7 @@ class ResNet(nn.Module):
         super().__init__()
         blocks = tuple(_num_blocks(state, stage) for stage in range(1, 5))
         if blocks != BLOCKS:
-            raise EncoderError(f"{name}: has {blocks} residual blocks, ResNet-152 has {BLOCKS}; name its weights")
+            raise EncoderError(f"{name}: has {blocks} residual blocks, ResNet-152 has {BLOCKS}; use its weights")
         try:
             self.conv1 = _map(state, "conv1", stride=2)
             self.bn1 = _norm(state, "bn1")
@@ -57,7 +57,7 @@ class ResNet(nn.Module):
                 parts = [Bottleneck(state, f"layer{stage}.{i}.", stride) for i, stride in enumerate(strides)]
                 self.add_module(f"layer{stage}", nn.Sequential(*parts))
         except (KeyError, ValueError) as error:
-            raise EncoderError(f"{name}: lacks {error}; name the weights of torchvision's ResNet-152") from error
+            raise EncoderError(f"{name}: lacks {error}; use the weights of torchvision's ResNet-152") from error
         load_into(self, state, name=name, unused=[r"fc\."])
         self.dim = int(state[f"layer4.{BLOCKS[3] - 1}.conv3.weight"].shape[0])
 

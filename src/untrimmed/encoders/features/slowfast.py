@@ -122,7 +122,7 @@ class SlowFast(nn.Module):
         state = _with_common_names(state)
         blocks = tuple(_num_blocks(state, stage) for stage in range(1, 5))
         if blocks != BLOCKS:
-            raise EncoderError(f"{name}: has {blocks} residual blocks, SlowFast R50 has {BLOCKS}; name its weights")
+            raise EncoderError(f"{name}: has {blocks} residual blocks, SlowFast R50 has {BLOCKS}; use its weights")
         try:
             stem = "blocks.0.multipathway_blocks."
             stages = [TwoPaths(Stem(state, f"{stem}0."), Stem(state, f"{stem}1."), _fusion(state, 0))]
@@ -132,7 +132,7 @@ class SlowFast(nn.Module):
                 slow, fast = (Stage(state, f"{key}{path}.", stride, count) for path in (_SLOW, _FAST))
                 stages.append(TwoPaths(slow, fast, _fusion(state, number) if number < len(BLOCKS) else None))
         except (KeyError, ValueError) as error:
-            raise EncoderError(f"{name}: lacks {error}; name the weights of SlowFast 8x8 R50") from error
+            raise EncoderError(f"{name}: lacks {error}; use the weights of SlowFast 8x8 R50") from error
         self.blocks = nn.ModuleList(stages)
         load_into(self, state, name=name, unused=[r"blocks\.6\.", r"head\."])
         last = (f"blocks.4.multipathway_blocks.{path}.res_blocks.{BLOCKS[3] - 1}.branch2.conv_c" for path in (0, 1))

@@ -19,12 +19,12 @@ from untrimmed.errors import EncoderError, one_line
 State = dict[str, Tensor]
 # Keys under which checkpoints store the state dict.
 _WRAPPERS = ("state_dict", "model_state", "model")
-_ADVICE = "name a state dict (.pt, .pth, .pyth) that torch loads with weights_only=True, or a safetensors file"
+_ADVICE = "use a state dict (.pt, .pth, .pyth) that torch loads with weights_only=True, or a safetensors file"
 # The files that must be in a model folder in addition to its weights.
 _NEEDS = {CLIP: (PROCESSOR, TOKENIZER), ROBERTA: (TOKENIZER,)}
 _WHERE = {
-    "i3d": "name a file with the RGB weights of Inception-v1 I3D in PyTorch, such as rgb_imagenet.pt of pytorch-i3d",
-    "slowfast": "name a file with the weights of SlowFast 8x8 R50, such as SLOWFAST_8x8_R50.pyth of PyTorchVideo",
+    "i3d": "use a file with the RGB weights of Inception-v1 I3D in PyTorch, such as rgb_imagenet.pt of pytorch-i3d",
+    "slowfast": "use a file with the weights of SlowFast 8x8 R50, such as SLOWFAST_8x8_R50.pyth of PyTorchVideo",
 }
 
 
@@ -84,7 +84,7 @@ def read_state(weights: WeightFiles) -> State:
         except Exception as error:  # torch and safetensors raise many kinds of exceptions for other files
             raise EncoderError(f"{path}: cannot be read as weights ({one_line(error)}); {_ADVICE}") from error
     if not state:
-        raise EncoderError(f"{weights.name}: contains no tensors; name the weights of the network")
+        raise EncoderError(f"{weights.name}: contains no tensors; use the weights of the network")
     return state
 
 
@@ -127,7 +127,7 @@ def load_into(network: nn.Module, state: Mapping[str, Tensor], *, name: str, unu
     Raises:
         EncoderError: A weight is missing, unexpected or not finite, or has the wrong shape.
     """
-    advice = "name the weights of this kind of network"
+    advice = "use the weights of this kind of network"
     expected = network.state_dict()
     counters = {key for key in expected if key.endswith("num_batches_tracked")}
     missing = sorted(expected.keys() - counters - state.keys())

@@ -43,8 +43,8 @@ def common_rate(rates: Sequence[Fraction]) -> Fraction:
     if rate > MAX_RATE:
         listed = ", ".join(f"{float(r):g}" for r in rates)
         raise ConfigError(
-            f"frames at rates of {listed} per second would need {float(rate):g} decoded frames per second, at most "
-            f"{MAX_RATE} are possible; choose a rounder --fps, such as 0.5, 1 or 2"
+            f"frames at rates of {listed} per second would need {float(rate):g} decoded frames per second, but at "
+            f"most {MAX_RATE} are possible; choose a rounder --fps, such as 0.5, 1 or 2"
         )
     return rate
 

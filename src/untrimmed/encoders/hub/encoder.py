@@ -2,7 +2,7 @@
 
 Any `AutoModel` with image and text features of the same width works. Model families differ in how they preprocess
 frames (`preprocessing.py`), and in whether the text projection also maps single tokens into the shared space. Both are
-detected by trying, when a model is loaded, not from its name.
+detected by a trial when a model is loaded, not from its name.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class TransformersEncoder:
     def encode_frames(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T D"]:
         """Return unit vectors (float32) of RGB frames, one per frame.
 
-        Frames can have any size. A shorter side of more than `short_side` pixels has no benefit.
+        Frames can have any size. More than `short_side` pixels on the shorter side have no benefit.
 
         Raises:
             FeatureError: The frames are not an array of bytes of shape [T, height, width, 3].

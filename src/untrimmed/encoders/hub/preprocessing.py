@@ -85,7 +85,7 @@ def create_pipeline(processor: Any, image_inputs: Callable[..., Any], *, side: i
     `ProcessorPipeline`.
 
     Args:
-        image_inputs: The model's `get_image_features`. Only its parameters are kept of the processor's output.
+        image_inputs: The model's `get_image_features`. Outputs of the processor that it does not accept are dropped.
         side: The model's image size in pixels, used if the processor has no size.
     """
     reference = ProcessorPipeline(processor, frozenset(inspect.signature(image_inputs).parameters))
@@ -126,13 +126,13 @@ def _read_settings(processor: Any) -> FramePipeline | None:
 
 
 def _size(processor: Any, name: str) -> dict[str, int]:
-    """Return a processor's size setting, without keys that have no value. It is an object from transformers 5 on."""
+    """Return a processor's size setting without empty keys. From transformers 5 on, the setting is an object."""
     size = getattr(processor, name, None) or {}
     return {key: int(value) for key, value in dict(size).items() if value is not None}
 
 
 def _short_side(processor: Any, side: int) -> int:
-    """Return the shorter side, in pixels, from which more pixels add no detail that the processor uses."""
+    """Return the largest useful shorter side, in pixels. The processor would discard the detail of larger frames."""
     if getattr(processor, "do_resize", False) and (size := _size(processor, "size")):
         return max(size.get("shortest_edge", 0), size.get("height", 0), size.get("width", 0)) or side
     patches = getattr(processor, "max_num_patches", None)

@@ -110,7 +110,7 @@ def weight_files(folder: Path) -> list[Path]:
     pickled = [name for name in _PICKLED if (folder / name).is_file()]
     if pickled:
         raise EncoderError(_only_pickled(str(folder), pickled[0]))
-    raise EncoderError(f"{folder}: no {WEIGHTS} in it; name a folder that `save_pretrained` wrote, or a hub id")
+    raise EncoderError(f"{folder}: no {WEIGHTS} in it; use a folder that `save_pretrained` wrote, or a hub id")
 
 
 def weights_digest(folder: Path) -> str:
@@ -176,7 +176,7 @@ def _fetch(hub_id: str, timeout_s: float) -> Path:
     from huggingface_hub.errors import OfflineModeIsEnabled, RepositoryNotFoundError
 
     api = HfApi()
-    get_it = f"run `hf download {hub_id}` where there is a network, or name a local folder"
+    get_it = f"run `hf download {hub_id}` where there is a network, or use a local folder"
     try:
         info = answer_within(timeout_s, lambda: api.model_info(hub_id, files_metadata=True, timeout=timeout_s))
     except RepositoryNotFoundError as error:
@@ -185,7 +185,7 @@ def _fetch(hub_id: str, timeout_s: float) -> Path:
         raise EncoderError(
             f"{hub_id}: not in the hub's cache, and HF_HUB_OFFLINE forbids downloads; {get_it}"
         ) from error
-    except Exception as error:  # the errors of the supported versions' HTTP clients have no common base class
+    except Exception as error:  # the exceptions of HTTP clients have no common base class
         problem = f"not in the hub's cache, and {api.endpoint} cannot be reached ({one_line(error)})"
         raise EncoderError(f"{hub_id}: {problem}; {get_it}") from error
     sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
@@ -241,5 +241,5 @@ def _quiet_hub() -> Iterator[None]:
 def _only_pickled(where: str, name: str) -> str:
     return (
         f"{where}: its weights are pickled ({name}), which can run code, so they are not read; "
-        f"expected {WEIGHTS}: convert them with `save_pretrained(FOLDER)` in an isolated environment, and name FOLDER"
+        f"expected {WEIGHTS}: convert them with `save_pretrained(FOLDER)` in an isolated environment, and use FOLDER"
     )
