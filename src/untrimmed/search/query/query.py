@@ -314,7 +314,7 @@ class Query:
             raise ConfigError(f"modes contains {unknown[0]!r}, expected {', '.join(get_args(Mode))}")
         if self.then and (self.has_passages or (self.modes and "seen" not in self.modes)):
             raise ConfigError(
-                "then is compared with pictures: it needs 'seen' in modes, and cannot be combined with 'said' or 'written'"
+                "then is compared with pictures, so it needs 'seen' in modes and no 'said' or 'written'"
             )
         if self.modes and "seen" not in self.modes and (self.has_examples or self.without):
             raise ConfigError("examples and sentences to avoid need 'seen' in modes; add it, or remove them")
