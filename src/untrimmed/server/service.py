@@ -172,7 +172,7 @@ class Service:
         if (folder := self.indexable().get(folder_id)) is None:
             raise PublicError(404, f"no folder has the id {folder_id}; list the folders again: /api/folders")
         if self.jobs.num_open:
-            raise PublicError(409, "videos are being indexed; stop indexing, or wait, and remove the folder then")
+            raise PublicError(409, "videos are being indexed; stop indexing or wait, then remove the folder")
         for watched in self.watches.status():
             if Path(watched.path).is_relative_to(folder):
                 self.stop_watching(watched.folder_id)

@@ -1,4 +1,4 @@
-"""Index new, changed and deleted videos in watched folders, once they stop changing.
+"""Index new and changed videos in watched folders once they stop changing, and remove deleted videos.
 
 The operating system reports changes (package `watchfiles`). Reports can be lost, so folders are also scanned every few
 minutes. Remote file systems do not report changes, so folders there are scanned every few seconds.

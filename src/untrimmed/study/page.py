@@ -80,8 +80,8 @@ def section(results: StudyResults) -> Iterator[str]:
         f"over {seeds} of {plan.seeds} seeds, and begins with the best row. The columns with p compare a row with the "
         "best row, and with its base: the method without attachments. *Seeds* is Welch's t-test over the SumR of the "
         "seeds. *Queries* is the paired randomization test over queries on the mean SumR of the seeds, which ignores "
-        "that seeds differ. More steps may change the order. A step is in milliseconds of one core; kB a video are in "
-        "float32.\n"
+        "differences between seeds. More steps may change the order. *Step* is the time of a training step on one core."
+        " *kB a video* is the size in float32.\n"
     )
     yield markdown(table(results))
     yield from notes(results)

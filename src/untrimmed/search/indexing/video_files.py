@@ -21,7 +21,7 @@ from untrimmed.video.thumbnails import ThumbnailMaker, Thumbnails
 from untrimmed.video.timing import Timing
 
 _SAME_DURATION_S = 1e-6
-_BATCH_SIZE = 8  # number of frames that are encoded at a time; with few, encoding starts early
+_BATCH_SIZE = 8  # number of frames that are encoded at a time; a small number lets encoding start early
 
 
 @dataclass(frozen=True)
