@@ -51,7 +51,7 @@ def reel_names(paths: Iterable[Path]) -> dict[Path, str]:
     """Return a unique reel name (a file's name in an edit list) for each file of an export.
 
     A reel name has only ASCII letters, digits, `_`, `-` and `.`, because edit lists split lines at blanks. If several
-    files have the same name, or edit lists reserve it, the name gets a number and is cut to 8 characters (the length in
+    files have the same name, or edit lists reserve the name, it gets a number and is cut to 8 characters (the length in
     CMX 3600). If no character of a name is allowed, the reel name is a hash of the path.
 
     >>> list(reel_names([Path("/a/sea [1].mp4"), Path("/b/C0001.MP4"), Path("/a/C0001.MP4")]).values())

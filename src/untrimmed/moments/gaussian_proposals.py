@@ -40,8 +40,8 @@ def centered_proposals(
 ) -> Proposals:
     """Return a proposal of every width around every centre, grouped by centre (JSG Eq. 3-4).
 
-    In `released`, the distance of the first and last centre from the ends of the video is half the smallest width. In
-    `paper` (Eq. 3), these centres are 0 and 1.
+    With `released`, the first and last centre are half the smallest width away from the ends of the video. With `paper`
+    (Eq. 3), they are 0 and 1.
 
     >>> centered_proposals(2, 2, min_width=0.2, max_width=1.0).spans.tolist()[0]
     [0.0, 0.20000000298023224]
@@ -81,9 +81,9 @@ def time_grid(
 ) -> Float[Tensor, " N"]:
     """Return the relative time of each position of a sequence.
 
-    With `row_times="released"`, times run from 0 to 1; with the pooling `density`, they are i / n as in Eq. 5. Times
-    are computed by `linspace`: dividing integers would round differently, and change the scores of the narrowest
-    windows.
+    With `row_times="released"`, times run from 0 to 1. Only for the pooling `density` they are i / n, as in Eq. 5. Times
+    are computed by `linspace`, because dividing integers would round differently and change the scores of the
+    narrowest windows.
 
     >>> time_grid(2, row_times="middle")
     tensor([0.2500, 0.7500])

@@ -211,7 +211,7 @@ class Worker:
         except OSError as error:
             raise MediaProblemError(f"cannot be read ({error.strerror})", "check the folder") from error
         if pictures is None:
-            advice = "name them alike except for the number, such as 00001.jpg, 00002.jpg"
+            advice = "give the pictures names that differ only in the number, such as 00001.jpg, 00002.jpg"
             raise MediaProblemError("is a folder without numbered pictures", advice)
         return pictures
 

@@ -30,7 +30,7 @@ _PROBE_LEVELS = 2.5
 class FramePipeline:
     """Resizes, crops and normalises frames with the settings of an image processor.
 
-    `resize` is (height, width), the length of the shorter side, or None, in pixels. A pixel value p in [0, 255] becomes
+    `resize` is (height, width) or the shorter side in pixels; None does not resize. A pixel value p in [0, 255] becomes
     p * `scale` + `shift`.
     """
 
