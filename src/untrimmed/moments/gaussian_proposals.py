@@ -81,7 +81,7 @@ def time_grid(
 ) -> Float[Tensor, " N"]:
     """Return the relative time of each position of a sequence.
 
-    With `row_times="released"`, times run from 0 to 1. Only for the pooling `density` they are i / n, as in Eq. 5. Times
+    With `row_times="released"`, times run from 0 to 1. For the pooling `density`, they are i / n, as in Eq. 5. Times
     are computed by `linspace`, because dividing integers would round differently and change the scores of the
     narrowest windows.
 
