@@ -93,7 +93,7 @@ def passages_of(folder: Path) -> Counter[str]:
 
 
 def _describe_exceptions(records: list[VideoRecord], sampling: str) -> str:
-    """Return how many videos are not sampled like the library, as text: ``; 1 video at 2 fps``. It may be empty."""
+    """Return a text about videos whose sampling differs from the library's, e.g. `; 1 video at 2 fps`, or ""."""
     counts = Counter(record.sampling for record in records if record.sampling != sampling)
     return "".join(
         f"; {_videos(count)} {'at' if name.endswith('fps') else 'by'} {name}" for name, count in counts.items()

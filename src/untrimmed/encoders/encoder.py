@@ -111,7 +111,7 @@ class FrameEncoding(VideoEncoding):
     def add(
         self, times_s: Float[np.ndarray, " T"], frames: UInt8[np.ndarray, "T Y X 3"]
     ) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
-        """Return the vectors of these frames, and their times in seconds."""
+        """Return the vectors of `frames`, and their times in seconds."""
         if not np.array_equal(frames, self._frames):
             self._vectors = self._encoder.encode_frames(frames)
             self._frames = frames

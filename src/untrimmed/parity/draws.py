@@ -24,7 +24,7 @@ class RecordedDraws(Draws):
         object.__setattr__(self, "recorded", {term: case.batch.get(name) for term, name in file_names.items()})
 
     def candidate_ranks(self, term: str, num_rows: int, num_candidates: int) -> Tensor:
-        """Return the recorded ranks of each row's negatives among the candidates."""
+        """Return, for each row, the recorded ranks of its negatives."""
         stored = self.recorded.get(f"candidate {term}")
         return super().candidate_ranks(term, num_rows, num_candidates) if stored is None else torch.from_numpy(stored)
 

@@ -180,7 +180,7 @@ class OpenedModel:
         return event_recall_of(self.dataset, self.locate(), annotators=self.train.annotators)
 
     def moments(self) -> SplitMoments:
-        """Return the best moments of all captions in the whole corpus and in their correct videos.
+        """Return the best moments of each caption, first in the whole corpus, then in its correct video.
 
         Raises: the errors of `locate`.
         """

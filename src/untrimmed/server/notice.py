@@ -75,7 +75,7 @@ def announce(library: Path, host: str, port: int, token: str) -> Iterator[bool]:
 def find_notice(library: Path) -> Notice | None:
     """Return the address and token of the library's running service on this machine.
 
-    Returns None if no service is running, or if other users could have read or written the file.
+    Returns None if no service is running, or if other users have access to the file of the notice.
     """
     try:
         file = os.open(library / FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -10,8 +10,8 @@ from untrimmed.study.setup import Candidate
 class CandidateResult:
     """A candidate that the search tried, and its SumR on validation videos.
 
-    The candidate is `over` with one more attachment. The candidate was trained with the best learning rate of `base`,
-    the method from which the search started. Searches that start from different methods can find the same candidate.
+    The candidate has one attachment more than the candidate `over`. It was trained with the best learning rate of
+    `base`, the method from which the search started. Searches that start from different methods can find the same candidate.
     """
 
     candidate: Candidate

@@ -253,7 +253,7 @@ class World:
         return self._lexicon.intent(text)
 
     def events(self, captions: Sequence[Annotation]) -> Float[np.ndarray, "T M"]:
-        """Return the hidden meaning of the event in each frame of a video; the row is zero if there is no event."""
+        """Return a row for each frame of a video: the hidden meaning of its event, or zeros without an event."""
         settings = self.settings
         rng = self._rng("events", captions[0].video)
         duration_s = captions[0].duration_s

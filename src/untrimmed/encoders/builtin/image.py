@@ -126,7 +126,7 @@ class _ImageGraphBuilder(GraphBuilder):
         return self._quantise(real, _linear_range(f"{name}.out", first.mean + second.mean, deviation))
 
     def pool(self, value: _Value, name: str) -> None:
-        """Add a node for the mean over all positions, as real numbers."""
+        """Add a node that returns the mean over all positions as floats."""
         self.node("ReduceMean", [self._dequantise(value)], name, axes=[2, 3], keepdims=0)
 
     def _read(self, name: str) -> Float[np.ndarray, ...]:

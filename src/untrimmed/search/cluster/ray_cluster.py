@@ -76,7 +76,7 @@ class RayCluster:
         return partial(self._encode, FileEncoder(load, settings), int(device.startswith("cuda")))
 
     def close(self) -> None:
-        """Disconnect from the cluster. The actors that this process started end."""
+        """Disconnect from the cluster, which ends the actors of this process."""
         self._ray.shutdown()
 
     def _encode(

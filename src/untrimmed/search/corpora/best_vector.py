@@ -205,7 +205,7 @@ class BestVectorCorpus(LocalCorpus[VectorBlock]):
         return _sum_totals([part.block.total(np.flatnonzero(part.present)) for part in self.blocks.parts])
 
     def shard_summary(self) -> Totals:
-        """Return the sum of the vectors of all frames, and the number of frames, for other shards."""
+        """Return what other shards need: the sum of all frame vectors of this shard, and their number."""
         return self._total
 
     def as_shard(self: C, other_summaries: Sequence[Totals]) -> C:

@@ -44,7 +44,7 @@ class ScoredPassage:
 
     @property
     def evidence(self) -> Evidence:
-        """The passage as a reason for a hit, with its matching words."""
+        """The evidence for a hit: the passage and its matching words."""
         passage = self.match.sentence.passage
         words = tuple(
             MatchedWord(word.start, word.end, *self._span(word.start, word.end))

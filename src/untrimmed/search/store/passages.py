@@ -308,7 +308,7 @@ class PassageTable(LanceTable):
         self._committed()
 
     def keep(self, video_ids: Collection[str]) -> None:
-        """Remove the readings of all other videos, and replaced readings that a killed process did not remove."""
+        """Keep only the current readings of these videos. Also remove what a killed process has left."""
         table = self._open_table()
         if table is None:
             return
