@@ -315,8 +315,8 @@ class RetrievalParity(MethodParity, Generic[M]):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return both arrays without rows of padding, which the released programs compute but never use.
 
-        Final weights whose exact gradient is zero are also left out, because rounding alone moves them. They are kept if
-        ours and theirs differ by more than the sum of the learning rates.
+        Final weights whose exact gradient is zero are also left out, because rounding alone moves them. They are
+        kept if ours and theirs differ by more than the sum of the learning rates.
         """
         null = exact.get(name.replace("weights_final/", "null_gradient/")) if "weights_final/" in name else None
         if null is not None and ours.shape == theirs.shape == null.shape:

@@ -11,7 +11,8 @@ class CandidateResult:
     """A candidate that the search tried, and its SumR on validation videos.
 
     The candidate has one attachment more than the candidate `over`. It was trained with the best learning rate of
-    `base`, the method from which the search started. Searches that start from different methods can find the same candidate.
+    `base`, the method from which the search started. Searches that start from different methods can find the same
+    candidate.
     """
 
     candidate: Candidate
