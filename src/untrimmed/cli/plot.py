@@ -79,7 +79,7 @@ def _list_pictures(json_output: bool) -> None:
     for name, picture in PICTURES.items():
         fewest, most = picture.fewest_runs, picture.most_runs
         runs = f"{fewest} to {most} runs" if fewest != most else "1 run"
-        runs = f"{fewest} runs or more" if most == MOST_WITH_SEEDS else runs
+        runs = f"{fewest} {'run' if fewest == 1 else 'runs'} or more" if most == MOST_WITH_SEEDS else runs
         about = (f"\n{picture.figures}; {picture.methods}; {runs}", "dim")
         table.add_row(name, Text.assemble(picture.description, about))
     result_console.print(table)

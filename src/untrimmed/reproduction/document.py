@@ -130,15 +130,16 @@ def _settings_list(grid: Grid, note: str) -> str:
             data_sets.setdefault(cell, []).append(data_set)
         if all(cell.startswith("- /") for cell in cells):
             missing.append(f"`{key}`")
-        elif differing := [cell for cell in data_sets if " / " in cell]:
+        elif unequal := [cell for cell in data_sets if " / " in cell]:
             groups = ", ".join(
-                f"{cell} ({'all' if len(data_sets) == 1 else ', '.join(data_sets[cell])})" for cell in differing
+                f"{cell} ({'all' if len(data_sets) == 1 else ', '.join(data_sets[cell])})" for cell in unequal
             )
             items.append(f"`{key}` {groups}")
     others = len(grid.lines) - len(items) - len(missing)
     lacking = [f"The paper does not state {', '.join(missing)}."] if missing else []
-    text = " ".join([note, f"{others} other settings are the same in paper and preset.", *lacking]).strip()
-    return f"{text} Differences (paper / preset): {'; '.join(items)}.\n"
+    differing = f"Settings that differ (paper / preset): {'; '.join(items)}."
+    equal = f"The other {others} settings are the same in paper and preset."
+    return " ".join([note, *lacking, differing, equal]).strip() + "\n"
 
 
 def _joined_costs(tables: Mapping[str, EfficiencyTable], settings: RunSettings, on_progress: OnProgress) -> Grid:
@@ -161,7 +162,7 @@ def _joined_costs(tables: Mapping[str, EfficiencyTable], settings: RunSettings, 
             notes |= dict.fromkeys(f"{table_name}: {note}" for note in _section_notes(grid, table))
     columns = dict.fromkeys(column for row in cells.values() for column in row)
     lines = tuple((name, *(row.get(column, "-") for column in columns)) for name, row in cells.items())
-    title = f"The table joins {', '.join(tables)}. From each table, it shows only the costs for the largest corpus"
+    title = f"This table combines {', '.join(tables)}. It shows only the costs for the largest corpus of each table"
     return Grid(title, ("", *columns), lines, tuple(notes), num_labels=1)
 
 
@@ -232,21 +233,22 @@ def _preface(papers: Sequence[Paper], command: str, settings: RunSettings) -> st
     links = ", ".join(f"[{paper.name}](#{_anchor(paper.title)})" for paper in papers)
     if settings.root is None:
         results = (
-            "The tables show the results that the papers print, in percent. In the table of costs, the first number of "
-            "a cell is the paper's and the second is ours.\n\n"
+            "The tables show the papers' results. Recalls and SumR are in percent. In the table of costs, the first "
+            "number of a cell is the paper's and the second is ours. [glossary.md](glossary.md) explains the "
+            "metrics.\n\n"
             "To reproduce a table, run `untrimmed reproduce PAPER TABLE --root DIR`. The command trains and evaluates "
             "all rows of the table and prints our results next to the paper's. `untrimmed reproduce PAPER` lists a "
             "paper's tables and figures.\n\n"
             f"To reproduce one row, run `{TRAIN.format('TRAIN')}`, then `{EVALUATE} EVALUATE`. Copy TRAIN and EVALUATE "
-            "from the columns *train* and *evaluate*; if there is no column *evaluate*, omit EVALUATE. Where a cell "
-            "contains DATA, write the data set that is named in parentheses in the column heading. For "
-            "columns named *events*, omit `--no-moments`. The [notes](#notes) at the end of the page explain "
-            "individual tables."
+            "from the columns *train* and *evaluate*; if there is no column *evaluate*, omit EVALUATE. If a cell has "
+            "several lines, each line is for one data set. Replace DATA by the name of a data set, which is in "
+            "parentheses in the heading of its column. If the heading contains the word *events*, the column measures "
+            "moments: omit `--no-moments`. The [notes](#notes) at the end of the page explain individual tables."
         )
         origin = (
             "It contains our results only for costs, because all other tables need the papers' features. "
-            "[benchmarks.md](benchmarks.md) compares methods on simulated features. This page omits systems that are "
-            "not implemented here, and figures that only illustrate an idea."
+            "[benchmarks.md](benchmarks.md) compares methods on simulated features. This page omits the papers' "
+            "figures, and systems that are not implemented here."
         )
     else:
         results = f"Trained tables were run on the data sets in {settings.root}. Costs are measured at published sizes."
