@@ -36,8 +36,8 @@ def compare(
 
     Runs that differ only in their seed share a row, which shows their mean and
     standard deviation. There is one table per data set.
-    RUN can be a pattern that also matches files, such as study/tvr/*-3000-*;
-    files are ignored.
+    RUN can be a pattern such as study/tvr/*-3000-*. If it also matches files,
+    the files are ignored.
     """
     from untrimmed.evaluation.report import Report
     from untrimmed.running.evaluate import evaluate

@@ -50,13 +50,17 @@ def cut(
     ],
     bin: Annotated[
         str | None,
-        typer.Option("--bin", metavar="NAME", help="Save the moments of this bin of the page instead of HITS."),
+        typer.Option("--bin", metavar="NAME", help="Instead of HITS, save this bin (a list of moments on the page)."),
     ] = None,
     library: LibraryOption = None,
-    margin: Annotated[float, typer.Option(min=0.0, metavar="S", help="Seconds to add before and after.")] = 0.0,
+    margin: Annotated[
+        float, typer.Option(min=0.0, metavar="S", help="Seconds to add before and after each clip.")
+    ] = 0.0,
     timeout: Annotated[
         float | None,
-        typer.Option(min=0.001, metavar="S", help="Stop after S seconds.  \\[default: after 600 without progress]"),
+        typer.Option(
+            min=0.001, metavar="S", help="Stop after S seconds.  \\[default: stop after 600 s without progress]"
+        ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
     rate: Annotated[
@@ -66,14 +70,14 @@ def cut(
         ),
     ] = None,
 ) -> None:
-    """Save hits of the last search, or a bin, as video files or as a timeline.
+    """Save hits of the last search as video files or as a timeline.
 
-    Cuts are exact and keep the sound. The start and end of a hit move to a shot
-    change that is at most half a second away. The times of a bin or of
-    FILE@START-END do not change. A file appears only when it is complete.
+    Clips start and end at exact frames and keep the sound. The start and end of
+    a hit move to a shot change that is at most half a second away; the times of
+    --bin and FILE@START-END do not change. Files appear only when complete.
     The suffix of FILE can also select a timeline for a video editor (.otio,
     .xml for Premiere, .fcpxml, .edl, .kdenlive), a table (.csv, .json),
-    subtitles (.srt, .vtt) or chapters (.ffmetadata): docs/service.md, Exports.
+    subtitles (.srt, .vtt) or chapters (.ffmetadata). See docs/service.md.
     Exit code 3: some hits could not be cut (each is listed with the reason).
     """
     folder = library_folder(library)

@@ -235,8 +235,8 @@ def describe_command(
 ) -> None:
     """Print statistics of each split.
 
-    They include counts, words per query, moments per video, and a histogram of
-    moment length / video length.
+    The statistics are counts, words per query, moments per video, and a
+    histogram of moment length / video length.
     """
     descriptions = []
     missing = []
@@ -305,7 +305,7 @@ def untrained_command(
 
     chance: random order
     zero-shot: cosine of a caption's mean word and a video's mean frame
-    ridge: the same after a linear map fitted to the training split
+    ridge: like zero-shot, after a linear map that is fitted to the training split
     subtitles: cosine of a caption's mean word and a video's best passage (if the data set has subtitles)
     oracle: the best possible result (simulated data only)
     """

@@ -38,7 +38,7 @@ def doctor(
     repair: Annotated[
         bool,
         typer.Option(
-            "--repair", help="Before the checks, read the whole library, rebuild its caches, and remove damaged videos."
+            "--repair", help="First read the whole library, rebuild its caches, and remove damaged videos from it."
         ),
     ] = False,
     as_json: JsonOption = False,

@@ -11,7 +11,7 @@ _KIND_ROW = "{:16}  {:>5}  {:>5}  {}"
 
 
 def encoders(json_output: JsonOption = False) -> None:
-    """List encoders by short name, and the benchmarks' kinds of features.
+    """List the encoders, and the kinds of features that benchmarks use.
 
     --encoder also accepts the hub id or the folder of any model that encodes
     images and texts separately, as CLIP does.

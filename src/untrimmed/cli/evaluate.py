@@ -77,7 +77,7 @@ AgainstOption = Annotated[
     _run_option("--against", metavar="RUN2", help="Also test whether the results differ from those of RUN2."),
 ]
 TopOption = Annotated[
-    int | None, _run_option("--top", metavar="K", help="List the first K videos of each query; no results.")
+    int | None, _run_option("--top", metavar="K", help="List the first K videos of each query instead of the results.")
 ]
 OverridesArgument = Annotated[
     list[str] | None,
@@ -122,14 +122,14 @@ def evaluate(
     overrides: OverridesArgument = None,
     imports: ImportOption = None,
 ) -> None:
-    """Measure how well a trained model or a library finds labelled sentences.
+    """Measure the accuracy of a trained model, or of searches in a library.
 
-    For a run: R@K and SumR (also by moment length / video length), mAP, median
-    and mean rank. If the data set has moments, also event-level recall (R@K,
-    IoU=m), and the best moment in the right video (R1@IoU=m, mean IoU).
-    For a library: R@K, mean IoU in the right video, and moment recall.
+    A run gets R@K and SumR (also by moment length / video length), mAP, median
+    and mean rank. If the data set has moments, it also gets event-level recall
+    (R@K, IoU=m), and R1@IoU=m and mean IoU of the best moment in the right video.
+    A library gets R@K, mean IoU in the right video, and moment recall.
 
-    For a library, each line of --queries has one sentence, or one video:
+    For a library, each line of --queries is about one sentence or one video:
     {"video": "a.mp4", "query": "a dog runs", "start_s": 1.5, "end_s": 4}
     {"file": "a.mp4", "queries": [{"query": "a dog", "start": 1.5, "end": 4}]}
     With --top, --queries is ID,ID2 or a file with one id or caption per line.

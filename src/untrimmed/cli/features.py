@@ -59,7 +59,7 @@ LibraryFolderOption = Annotated[
     typer.Option(
         "--library",
         metavar="LIB",
-        help="Library that stores the encoded frames; known videos are not decoded again.  "
+        help="Library that stores the encoded frames. Indexed videos are not decoded again.  "
         "\\[default: DIR/NAME-library]",
         show_default=False,
     ),

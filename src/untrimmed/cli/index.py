@@ -46,12 +46,14 @@ ModelOption = Annotated[
     str | None,
     typer.Option(
         metavar="RUN",
-        help="Search with the model of this run from now on. RUN can also be tf_prvr or none (the default).",
+        help="From now on, search with this trained model: a run of untrimmed train, tf_prvr, or none (the default).",
     ),
 ]
 PartOption = Annotated[
     str | None,
-    runtime_option(metavar="N/TOTAL", help="Index only part N of TOTAL. Later join the parts with: untrimmed merge."),
+    runtime_option(
+        metavar="N/TOTAL", help="Index only part N of TOTAL parts. Join the parts later with: untrimmed merge."
+    ),
 ]
 _MAX_LISTED_LINKS = 10
 
@@ -81,7 +83,7 @@ def index(
         bool | None,
         videos_option(
             "--subtitles/--no-subtitles",
-            help="Read subtitles in video files and beside them, also for known videos.  "
+            help="Read subtitles in video files and beside them, also of indexed videos.  "
             "\\[default: the library's; yes in a new one]",
         ),
     ] = None,
@@ -89,7 +91,7 @@ def index(
         bool | None,
         videos_option(
             "--speech/--no-speech",
-            help="Recognise speech, also in known videos; without PATH, in all videos of the library.  "
+            help="Recognise speech, also in indexed videos. Without PATH: in all videos of the library.  "
             "\\[default: the library's; no in a new one]",
         ),
     ] = None,
@@ -115,7 +117,7 @@ def index(
         bool | None,
         videos_option(
             "--screen-text/--no-screen-text",
-            help="Read text in the picture, also in known videos.  \\[default: the library's; no in a new one]",
+            help="Read text in the picture, also in indexed videos.  \\[default: the library's; no in a new one]",
         ),
     ] = None,
     model: ModelOption = None,
@@ -131,8 +133,8 @@ def index(
     """Add videos to the library, or update it.
 
     Only new and changed files are encoded; moved files are recognised.
-    Finished videos are saved at once, so you can stop at any time and run the
-    same command again.
+    Each video is saved as soon as it is finished. So you can stop at any time,
+    and continue with the same command.
     Exit code 3: some files failed (each is listed with the reason).
     """
     import untrimmed

@@ -33,7 +33,7 @@ def ls(library: LibraryOption = None, json_output: JsonOption = False) -> None:
 
     Each line has the duration, the number of indexed frames and the path.
     (text) marks videos with subtitles, speech or screen text in the library.
-    (gone) marks missing files.
+    (gone) marks videos whose files are missing.
     """
     records = read_records(library_folder(library))
     if json_output:
@@ -133,7 +133,7 @@ def rm(
 
     You are asked for confirmation, unless PATH names only files.
     --gone keeps videos if their whole drive or top folder is missing (exit
-    code 3). To remove them anyway, name that folder.
+    code 3). To remove these videos, too, name the drive or folder as PATH.
     """
     import untrimmed
 

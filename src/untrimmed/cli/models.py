@@ -78,7 +78,7 @@ def _presets(by_data: dict[str, dict[str, float]]) -> str:
 
 def import_checkpoint(
     method: Annotated[str, typer.Argument(metavar="METHOD", help="Method of the checkpoint. See: untrimmed models.")],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The authors' checkpoint.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The released checkpoint.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder to write.")],
     data: Annotated[
         str | None,
@@ -96,7 +96,7 @@ def import_checkpoint(
     json_output: JsonOption = False,
     imports: ImportOption = None,
 ) -> None:
-    """Convert an authors' checkpoint without executing its code.
+    """Convert a paper's released checkpoint. Code in it is not executed.
 
     Settings and sizes in the file replace those of the preset. The command
     prints each difference, and the validation results in the file.

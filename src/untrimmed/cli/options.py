@@ -87,7 +87,8 @@ PicturesFpsOption = Annotated[
     videos_option(
         "--pictures-fps",
         metavar="N",
-        help="Read folders of numbered pictures as videos with N pictures per second (TVR: 3).  \\[default: ignore]",
+        help="Read folders of numbered pictures as videos with N pictures per second (TVR: 3).  "
+        "\\[default: ignore them]",
     ),
 ]
 DeviceOption = Annotated[str, runtime_option("--device", metavar="NAME", help="Device: auto, cpu or cuda.")]

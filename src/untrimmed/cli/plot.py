@@ -49,7 +49,7 @@ def plot(
     json_output: JsonOption = False,
     imports: ImportOption = None,
 ) -> None:
-    """Draw a figure of the papers from runs, or list the figures."""
+    """Draw a figure of the papers with your runs, or list the figures."""
     from untrimmed.plots import catalogue
 
     if name is None:

@@ -48,7 +48,7 @@ def _options(owner: type) -> Iterator[inspect.Parameter]:
     for name, (kind, spec) in specs(owner).items():
         if name == "modes":
             for flag in _flags(name, spec):
-                help = f"Search in what is {flag[2:]} (can be combined)."
+                help = f"Search only what is {flag[2:]} (can be combined)."
                 option = typer.Option(flag, help=help, show_default=False, rich_help_panel=_PANELS[owner])
                 parameter = f"mode_{flag[2:]}"
                 yield inspect.Parameter(

@@ -60,7 +60,7 @@ ServiceOption = Annotated[
     bool,
     runtime_option(
         " /--no-service",
-        help="Search in this process, even if `untrimmed serve` runs. The options above, if set, imply this.",
+        help="Search in this process, even if `untrimmed serve` runs. The options above, if set, have the same effect.",
         show_default=False,
     ),
 ]
@@ -86,8 +86,8 @@ def search(
 
     Example: untrimmed search a dog jumps into a lake -k 5
 
-    A PLACE is a hit of the last search (3, or 3.2 for its second moment), or
-    FILE@TIME or FILE@START-END, where FILE is the path or id of a video.
+    A PLACE is a hit of the last search (3, or 3.2 for its second moment),
+    FILE@TIME or FILE@START-END. FILE is the path or id of a video.
     docs/queries.md explains how --then, --not, --like etc. change the score.
 
     Save a hit with: untrimmed cut HIT -o FILE.

@@ -47,7 +47,9 @@ MostOption = Annotated[
         metavar="N", min=1, help="Maximum number of attachments per method.  \\[default: any]", show_default=False
     ),
 ]
-FinalistsOption = Annotated[int, _comparison_option(metavar="N", help="Train the N best combinations.")]
+FinalistsOption = Annotated[
+    int, _comparison_option(metavar="N", help="Fully train the N best combinations (the finalists).")
+]
 RatesOption = Annotated[str, _training_option(metavar="X,...", help="Learning rates to try.")]
 GridOption = Annotated[
     list[str] | None,
@@ -59,7 +61,9 @@ GridOption = Annotated[
 ]
 PresetOption = Annotated[
     list[Path] | None,
-    _training_option("--preset", metavar="FILE.yaml", help="File that names a method and sets it up (repeatable)."),
+    _training_option(
+        "--preset", metavar="FILE.yaml", help="File that contains a method and its settings (repeatable)."
+    ),
 ]
 SearchStepsOption = Annotated[
     int, _training_option(metavar="N", help="Training steps used to choose learning rates and attachments.")
@@ -71,7 +75,7 @@ SeedsOption = Annotated[
 ]
 DimOption = Annotated[int, _training_option(metavar="N", help="Width of all models.")]
 FramesOption = Annotated[int, _training_option(metavar="N", help="Maximum number of frames per video.")]
-BatchOption = Annotated[int, _training_option(metavar="N", help="Videos per step, with all captions.")]
+BatchOption = Annotated[int, _training_option(metavar="N", help="Videos per step, each with all its captions.")]
 JobsOption = Annotated[
     int,
     runtime_option(metavar="N", min=0, help="Number of parallel trainings. 0: only write the page of existing runs."),
@@ -110,12 +114,12 @@ def study(
     precision: PrecisionOption = "float32",
     imports: ImportOption = None,
 ) -> None:
-    """Compare methods and attachments with paired tests.
+    """Train methods with attachments, and compare them with paired tests.
 
     All methods get the same data, sizes and numbers of steps.
     Run the same command again to continue; finished runs are reused.
     Several commands can share one --out: each training runs only once.
-    Results are kept in a small file beside each run, so runs can be deleted.
+    The results are in small files beside the runs, so you can delete the runs.
     """
     from untrimmed.study.setup import Candidate, StudySetup
     from untrimmed.study.study import StudyPlan, outlook

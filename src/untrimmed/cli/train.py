@@ -41,7 +41,8 @@ PresetOption = Annotated[
     settings_option(
         "--preset",
         metavar="NAME|FILE",
-        help="Data set whose published settings are used, or a YAML file.  \\[default: --data; tvr for your own data]",
+        help="Data set whose published settings are used, or a YAML file.  "
+        "\\[default: that of --data; tvr for your own data]",
     ),
 ]
 

@@ -33,7 +33,7 @@ def transcript(
 
     Example: untrimmed transcript film.mp4 --format srt > film.srt
 
-    Exit code 1: the library has no text of this video.
+    Exit code 1: the library has no text for this video.
     """
     import untrimmed
     from untrimmed.passages.languages import is_language

@@ -275,7 +275,9 @@ class Query:
         ),
     ] = 60.0
     without: Annotated[tuple[str, ...], Spec("What the moment must not show.", "--not TEXT", maximum=_MAX_PARTS)] = ()
-    without_in: Annotated[WithoutIn, Spec("Avoid whole videos that show what must not be shown.", "--nowhere")] = "shot"
+    without_in: Annotated[
+        WithoutIn, Spec("If any part of a video shows what the moment must not show, avoid the video.", "--nowhere")
+    ] = "shot"
     said: Annotated[str, Spec("What is said at the same time.", "--saying TEXT", service_maximum=LONGEST_TEXT)] = ""
     written: Annotated[
         str, Spec("Text on the screen at the same time.", "--reading TEXT", service_maximum=LONGEST_TEXT)
@@ -293,7 +295,10 @@ class Query:
     fold: Annotated[
         float | None,
         Spec(
-            "Hide near-duplicates: moments with this cosine or more to a better one.", "COSINE", minimum=-1, maximum=1
+            "Hide near-duplicates: moments whose cosine with a better one is at least this value.",
+            "COSINE",
+            minimum=-1,
+            maximum=1,
         ),
     ] = None
 
