@@ -243,7 +243,8 @@ def _preface(papers: Sequence[Paper], command: str, settings: RunSettings) -> st
             "from the columns *train* and *evaluate*; if there is no column *evaluate*, omit EVALUATE. If a cell has "
             "several lines, each line is for one data set. Replace DATA by the name of a data set, which is in "
             "parentheses in the heading of its column. If the heading contains the word *events*, the column measures "
-            "moments: omit `--no-moments`. The [notes](#notes) at the end of the page explain individual tables."
+            "moments: omit `--no-moments`. TF-PRVR needs no training, so its table has complete commands. The "
+            "[notes](#notes) at the end of the page explain individual tables."
         )
         origin = (
             "It contains our results only for costs, because all other tables need the papers' features. "
