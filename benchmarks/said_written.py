@@ -13,10 +13,13 @@ meaning; *mixed* describes a picture and gives words of a sentence that is also 
 A hit is correct if the middle of its moment is in the correct shot. IoU compares the moment with the span of the
 sentence, or with the shot if the query is only about the picture. FOLDER keeps reels and libraries, so a second run is
 fast; costs are those of the first. Processor time is reported, since elapsed time depends on what else runs.
+
+The hardest case has a table of its own: the name of each picture is said once while another picture is shown.
 """
 
 import argparse
 import json
+import math
 import resource
 import shutil
 import subprocess
@@ -24,7 +27,7 @@ import sys
 import tempfile
 import wave
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
@@ -43,6 +46,8 @@ from untrimmed.demo.queries import QUERIES
 from untrimmed.demo.reels import ENCODERS, FRAME_RATE, Reel, Shot, reel_frames
 from untrimmed.demo.sources import FILLERS, SUBJECTS
 from untrimmed.encoders.registry import load_encoder
+from untrimmed.passages.passage import Passage
+from untrimmed.passages.source import Media, PassageSource, ReadingReport, register_source
 from untrimmed.passages.words import words_of
 from untrimmed.search.query.answer import LockedEncoder, answer
 from untrimmed.search.query.fusion import FusionSettings
@@ -51,6 +56,8 @@ from untrimmed.search.store.passages import PassageTable
 
 SEED = 0
 NUM_REELS = 17  # and one for each other language
+SUFFIX_OF_NAMES = ".names.json"
+LONG_WORD = 4  # characters
 LIBRARIES = {
     "pictures": "pictures",
     "screen": "pictures, screen text",
@@ -424,6 +431,47 @@ def queries_of(scripts: list[Script], reels: list[list[Scene]]) -> list[MadeQuer
     return queries
 
 
+@register_source("names")
+@dataclass(frozen=True)
+class Names(PassageSource):
+    """Reads names of pictures as said in a video, from the file `SUFFIX_OF_NAMES` beside it."""
+
+    mode = "said"
+    identity = "names-1"
+
+    def read(self, media: Media, report: ReadingReport) -> Iterator[Passage]:
+        """Yield a sentence for each name."""
+        for name, start_s, end_s in json.loads(media.path.with_suffix(SUFFIX_OF_NAMES).read_text(encoding="utf-8")):
+            yield Passage(f"My uncle told us about the {name} last summer.", start_s, end_s, source=self.name)
+
+
+def say_names(folder: Path, scripts: list[Script]) -> None:
+    """Write, for each reel, which names of pictures are said when. Another picture is shown at that time."""
+    shots = [(script.reel, *shot) for script in scripts for shot in script.shots]
+    order = np.random.default_rng(SEED).permutation(len(shots))
+    names: dict[str, list[tuple[str, float, float]]] = {script.reel: [] for script in scripts}
+    for name, index in zip(QUERIES, order, strict=False):
+        reel, picture, start_s, end_s = shots[index]
+        if picture == name:
+            reel, _, start_s, end_s = shots[order[-1]]
+        names[reel].append((name, start_s + 0.6, end_s - 0.6))
+    for reel, said in names.items():
+        (folder / f"{reel}{SUFFIX_OF_NAMES}").write_text(json.dumps(said), encoding="utf-8")
+
+
+def one_word_queries(queries: list[MadeQuery]) -> list[MadeQuery]:
+    """Return the names of the pictures as queries, and all long words that only one sentence contains."""
+    names = {text: name for name, text in QUERIES.items()}
+    sentences = [(query, {word.form for word in words_of(query.words)}) for query in queries]
+    counts = Counter(form for _, forms in sentences for form in forms)
+    return [replace(query, seen=names[query.seen]) for query in queries if query.seen in names and not query.words] + [
+        replace(query, **{query.kind: form})
+        for query, forms in sentences
+        for form in sorted(forms)
+        if query.kind in ("said", "written") and counts[form] == 1 and len(form) >= LONG_WORD
+    ]
+
+
 def make_corpus(folder: Path, limit: int | None) -> tuple[list[Script], list[MadeQuery]]:
     """Write the reels that are missing, and return the scripts and the queries of the first of them."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -660,6 +708,25 @@ def kinds_table(searchers: dict[str, Searcher], queries: list[MadeQuery]) -> lis
     return lines
 
 
+def names_table(without: Searcher, with_names: Searcher, queries: list[MadeQuery]) -> list[str]:
+    """Return the lines of a table of R@1 in a library where the names of pictures are said elsewhere."""
+    no_rule = FusionSettings(sure=math.inf)
+    short = one_word_queries(queries)
+    rows = [("seen, sentences", [query for query in queries if query.kind == "seen"])]
+    rows += [(f"{kind}, one word", [q for q in short if q.kind == kind]) for kind in ("seen", "said", "written")]
+    lines = [
+        "| R@1 | queries | without the names | with them | with them, but without the rule |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for label, chosen in rows:
+        figures = [
+            evaluate(searcher, chosen, fusion=fusion)["R@1"]
+            for searcher, fusion in ((without, None), (with_names, None), (with_names, no_rule))
+        ]
+        lines.append(f"| {label} | {len(chosen)} | {' | '.join(f'{figure:.1f}' for figure in figures)} |")
+    return lines
+
+
 def listed(rates: dict[str, float]) -> str:
     """Return error rates by language as text."""
     return ", ".join(f"{language} {rate:.1f} %" for language, rate in rates.items())
@@ -681,6 +748,8 @@ def main() -> None:
     costs["subtitles"] = add_source(videos, folders["screen"], folders["subtitles"], {"subtitle": {}})
     costs["speech"] = add_source(videos, folders["screen"], folders["speech"], {"speech": speech})
     searchers = {name: Searcher.of(folder) for name, folder in folders.items()}
+    say_names(options.folder / "reels", scripts)
+    add_source(videos, folders["subtitles"], options.folder / "names", {"names": {}})
     lines = [
         "    python benchmarks/said_written.py FOLDER --speech-model MODEL"
         + (f" --reels {options.reels}" if options.reels else ""),
@@ -705,6 +774,7 @@ def main() -> None:
     ]
     for name, rows in compare_fusion(searchers["subtitles"], queries):
         lines.append(f"| {name} | {' | '.join(f'{value:.1f}' for value in rows.values())} |")
+    lines += ["", *names_table(searchers["subtitles"], Searcher.of(options.folder / "names"), queries)]
     print("\n".join(lines))
 
 

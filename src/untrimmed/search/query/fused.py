@@ -65,9 +65,7 @@ class FusedQuery:
         matches = []
         per_video = _MAX_PASSAGES if cutoff.moments == "all" else max(PASSAGES_OF_VIDEO, cutoff.moments)
         for part in parts:
-            # weak matches disturb the ranking of frames, but not a search for passages only
-            least = 0.0 if part.is_required else settings.least_strength
-            part_settings = replace(settings, least_strength=least)
+            part_settings = settings.if_required() if part.is_required else settings
             limit = 2 * cutoff.limit
             matches.append(find_passages(passages, part, limit, among, part_settings, per_video=per_video))
         return cls(view, parts, matches, prepared, settings, confidence)

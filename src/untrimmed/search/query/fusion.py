@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from typing import Self
 
 FusionMethod: TypeAlias = Literal["calibrated", "reciprocal rank"]
 
@@ -21,18 +24,23 @@ class FusionSettings:
     # If the best frame of the library shows the sentence with at least the confidence `sure`, the sentence is probably
     # about a picture. In this case, a strength below `full_strength` is multiplied by `factor_if_sure`, unless the
     # frames at the passage agree with it.
-    sure: float = 0.7
+    sure: float = 0.5
     factor_if_sure: float = 0.2
-    full_strength: float = 0.75
+    full_strength: float = 0.9
     # Frames agree with a passage if their relevance is this many standard deviations above the mean, and at least half
     # way between the mean and the best frame of the library. Then the moment is the part of the passage with these
     # frames.
     agreement: float = 1.0
     # The similarities of query and passage at which the strength is 0 and 1. A similarity is a rescaled cosine: 0 for
-    # the mean cosine of all passages, 1 for a cosine of 1.
-    no_meaning: float = 0.3
+    # the mean cosine of all passages, 1 for a cosine of 1. In a search for passages only, a lower similarity counts.
+    no_meaning: float = 0.45
+    no_meaning_if_required: float = 0.3
     same_meaning: float = 0.8
     rank_offset: float = 60.0  # k of reciprocal rank fusion (Cormack et al. 2009)
+
+    def if_required(self) -> Self:
+        """Return the settings for a text that each hit must match. Weak matches count, since no picture competes."""
+        return replace(self, least_strength=0.0, no_meaning=self.no_meaning_if_required)
 
 
 @dataclass(frozen=True)
