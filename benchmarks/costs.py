@@ -98,7 +98,7 @@ def main() -> None:
     parser.add_argument("--corpus", type=int, default=2500, help="videos that a query meets")
     options = parser.parse_args()
     by_step, step_s = steps(options.methods, options.videos, options.rounds) if options.rounds else ({}, 0.0)
-    print("| method | parameters (M) | FLOPs (G) | of attention (G) | step | ms a query | kB a video |")
+    print("| method | parameters (M) | FLOPs (G) | other products (G) | step | ms a query | kB a video |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     for method in options.methods:
         if method == NAME:

@@ -135,8 +135,8 @@ def across_worlds(results: Sequence[StudyResults]) -> Iterator[str]:
     yield "## Order of the methods in each world\n"
     yield (
         "The table shows the SumR on test videos (mean and standard deviation over seeds) and, in parentheses, the "
-        "rank of the method in this world (a simulated data set). Rows with *tau* (Kendall's tau) compare the order of "
-        "the methods with the order in the first world or in the papers.\n"
+        "rank of the method in this world (a simulated data set). Rows with *tau* show Kendall's tau between the "
+        "order of the methods in this world and the order in the first world, or in the papers.\n"
     )
     yield markdown(worlds_grid({entry.setup.data: sum_r_of(entry) for entry in worlds}, published))
     for entry in worlds:
