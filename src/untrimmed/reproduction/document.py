@@ -241,10 +241,10 @@ def _preface(papers: Sequence[Paper], command: str, settings: RunSettings) -> st
             "paper's tables and figures.\n\n"
             f"To reproduce one row, run `{TRAIN.format('TRAIN')}`, then `{EVALUATE} EVALUATE`. Copy TRAIN and EVALUATE "
             "from the columns *train* and *evaluate*; if there is no column *evaluate*, omit EVALUATE. If a cell has "
-            "several lines, each line is for one data set. Replace DATA by the name of a data set, which is in "
-            "parentheses in the heading of its column. If the heading contains the word *events*, the column measures "
-            "moments: omit `--no-moments`. TF-PRVR needs no training, so its table has complete commands. The "
-            "[notes](#notes) at the end of the page explain individual tables."
+            "several lines, each line is for one data set. If a cell contains the word DATA, replace it by the name "
+            "of a data set. Headings of columns give these names in parentheses. If the heading contains the word "
+            "*events*, the column measures moments: omit `--no-moments`. TF-PRVR needs no training, so its table has "
+            "complete commands. The [notes](#notes) at the end of the page explain individual tables."
         )
         origin = (
             "It contains our results only for costs, because all other tables need the papers' features. "
