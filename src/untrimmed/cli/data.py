@@ -103,7 +103,7 @@ def prepare_command(
         typer.Option(
             "--subtitle-features",
             metavar="FILE",
-            help="Vectors of the subtitles: an HDF5 file with one data set (passages, width) per video.",
+            help="Vectors of the subtitles: an HDF5 file with one array of shape (passages, width) per video.",
             show_default=False,
         ),
     ] = None,
@@ -304,9 +304,9 @@ def untrained_command(
     """Print R@K (percent) of baselines without a trained method, on the test split.
 
     chance: random order
-    zero-shot: cosine of a caption's mean word and a video's mean frame
+    zero-shot: cosine of the means of a caption's words and of a video's frames
     ridge: like zero-shot, after a linear map that is fitted to the training split
-    subtitles: cosine of a caption's mean word and a video's best passage (if the data set has subtitles)
+    subtitles: cosine of the mean of a caption's words and a video's best passage
     oracle: the best possible result (simulated data only)
     """
     from untrimmed.running.untrained import untrained_rows_of
@@ -325,7 +325,9 @@ def untrained_command(
 
 @data_app.command("simulate")
 def simulate_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A new name, or a benchmark with --annotations.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A new name. With --annotations: the name of a benchmark.")
+    ],
     out: OutOption,
     videos: Annotated[
         int, typer.Option("--videos", metavar="N", help="Number of videos in train, val and test (3 : 1 : 1).")
@@ -350,9 +352,11 @@ def simulate_command(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="S", help="The same seed writes the same files.")] = 0,
     layout: Annotated[LayoutChoice, typer.Option("--layout", help="Layout of the files.")] = LayoutChoice.field,
-    teacher: Annotated[bool, typer.Option("--teacher", help="Also write CLIP-like features for DL-DKD.")] = False,
+    teacher: Annotated[
+        bool, typer.Option("--teacher", help="Also write features of a teacher, which the method dl_dkd needs.")
+    ] = False,
     subtitles: Annotated[
-        bool, typer.Option("--subtitles", help="Also write subtitles, which mention some captions.")
+        bool, typer.Option("--subtitles", help="Also write subtitles, which contain words of some captions.")
     ] = False,
     overrides: Annotated[
         list[str] | None,
@@ -365,7 +369,8 @@ def simulate_command(
     The features of a text and of its video are derived from the same hidden
     meaning.
 
-    The standard simulation favours some methods. Each variant removes one cause:
+    The standard simulation has properties that favour some methods. Each variant
+    lacks one of them:
 
     words=mixed: the meaning of a sentence is not the sum of its words
     runs=scattered: only some frames of a moment show what its caption says

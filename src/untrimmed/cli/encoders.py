@@ -15,8 +15,9 @@ def encoders(json_output: JsonOption = False) -> None:
 
     --encoder also accepts the hub id or the folder of any model that encodes
     images and texts separately, as CLIP does.
-    Kinds of features can be joined: --encoder resnet152+i3d=FILE+roberta, or
-    untrimmed features --kind resnet152 --kind i3d=FILE --kind roberta.
+    Several kinds of features can be joined. FILE is a file with weights:
+    untrimmed index --encoder resnet152+i3d=FILE+roberta
+    untrimmed features --kind resnet152 --kind i3d=FILE --kind roberta
     """
     from untrimmed.encoders.features.kinds import KINDS
     from untrimmed.encoders.registry import ENCODERS

@@ -77,7 +77,7 @@ AgainstOption = Annotated[
     _run_option("--against", metavar="RUN2", help="Also test whether the results differ from those of RUN2."),
 ]
 TopOption = Annotated[
-    int | None, _run_option("--top", metavar="K", help="List the first K videos of each query instead of the results.")
+    int | None, _run_option("--top", metavar="K", help="List the first K videos of each query instead of the metrics.")
 ]
 OverridesArgument = Annotated[
     list[str] | None,
@@ -124,12 +124,12 @@ def evaluate(
 ) -> None:
     """Measure the accuracy of a trained model, or of searches in a library.
 
-    A run gets R@K and SumR (also by moment length / video length), mAP, median
-    and mean rank. If the data set has moments, it also gets event-level recall
-    (R@K, IoU=m), and R1@IoU=m and mean IoU of the best moment in the right video.
-    A library gets R@K, mean IoU in the right video, and moment recall.
+    For a run: R@K, SumR, mAP, median and mean rank. R@K and SumR are also shown
+    by the share of the video that the moment takes. If the data set has moments:
+    event-level recall, and the IoU of the best moment in the right video.
+    For a library: R@K, mean IoU in the right video, and moment recall.
 
-    For a library, each line of --queries is about one sentence or one video:
+    For a library, each line of --queries has one sentence, or all of a video:
     {"video": "a.mp4", "query": "a dog runs", "start_s": 1.5, "end_s": 4}
     {"file": "a.mp4", "queries": [{"query": "a dog", "start": 1.5, "end": 4}]}
     With --top, --queries is ID,ID2 or a file with one id or caption per line.

@@ -46,7 +46,8 @@ ModelOption = Annotated[
     str | None,
     typer.Option(
         metavar="RUN",
-        help="From now on, search with this trained model: a run of untrimmed train, tf_prvr, or none (the default).",
+        help="Search with the model of this run from now on. RUN can also be tf_prvr (a method without training) or "
+        "none (the default).",
     ),
 ]
 PartOption = Annotated[
@@ -83,7 +84,7 @@ def index(
         bool | None,
         videos_option(
             "--subtitles/--no-subtitles",
-            help="Read subtitles in video files and beside them, also of indexed videos.  "
+            help="Read subtitles in and beside video files. Videos that are already indexed are included.  "
             "\\[default: the library's; yes in a new one]",
         ),
     ] = None,
@@ -91,7 +92,8 @@ def index(
         bool | None,
         videos_option(
             "--speech/--no-speech",
-            help="Recognise speech, also in indexed videos. Without PATH: in all videos of the library.  "
+            help="Recognise speech. Videos that are already indexed are included. Without PATH: all videos of the "
+            "library.  "
             "\\[default: the library's; no in a new one]",
         ),
     ] = None,

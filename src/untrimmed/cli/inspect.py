@@ -132,8 +132,8 @@ def rm(
     """Remove videos from the library. Your files are kept.
 
     You are asked for confirmation, unless PATH names only files.
-    --gone keeps videos if their whole drive or top folder is missing (exit
-    code 3). To remove these videos, too, name the drive or folder as PATH.
+    With --gone, videos stay in the library if their whole drive or top folder
+    is missing (exit code 3). To remove them, name the drive or folder as PATH.
     """
     import untrimmed
 

@@ -85,7 +85,7 @@ def import_checkpoint(
         typer.Option(
             "--data",
             metavar="NAME",
-            help="Data set of the training.  \\[default: the file's, or the one whose widths match]",
+            help="Data set of the training.  \\[default: the file's, or one with features of the same width]",
             show_default=False,
         ),
     ] = None,

@@ -22,14 +22,16 @@ def plot(
         list[str] | None,
         typer.Option(
             metavar="ID",
-            help="Caption to show, for figures about one caption (for top: repeatable).  "
-            "\\[default: a caption of the video with the most moments]",
+            help="Caption to show in a figure about one caption (the figure `top`: repeatable).  "
+            "\\[default: one of the video with the most moments]",
             show_default=False,
         ),
     ] = None,
     videos: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="For top: folder of the video files, to show frames.", show_default=False),
+        typer.Option(
+            metavar="DIR", help="For the figure `top`: folder of the video files, to show frames.", show_default=False
+        ),
     ] = None,
     seed: Annotated[
         int | None,

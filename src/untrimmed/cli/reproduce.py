@@ -40,7 +40,7 @@ def reproduce(
     ] = None,
     simulated: Annotated[
         bool,
-        typer.Option("--simulated", help="Only check that all rows of a table run, with a few simulated features."),
+        typer.Option("--simulated", help="Only train and evaluate each row briefly on simulated features, as a check."),
     ] = False,
     out: Annotated[
         Path | None,
@@ -48,7 +48,7 @@ def reproduce(
             "--out",
             "-o",
             metavar="FILE.md",
-            help="Write the table, the paper or all papers to this page. With --root, train first.",
+            help="Write the chosen tables (default: of all papers) to this page. With --root, train them first.",
         ),
     ] = None,
     seed: SeedOption = None,

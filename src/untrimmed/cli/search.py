@@ -56,11 +56,11 @@ SheetOption = Annotated[
         "--html", parser=parse_path, metavar="FILE", help="Write the hits to one web page with pictures and links."
     ),
 ]
-ServiceOption = Annotated[
+NoServiceOption = Annotated[
     bool,
     runtime_option(
-        " /--no-service",
-        help="Search in this process, even if `untrimmed serve` runs. The options above, if set, have the same effect.",
+        "--no-service",
+        help="Search in this process, even if `untrimmed serve` runs. The other options of this group imply it.",
         show_default=False,
     ),
 ]
@@ -78,7 +78,7 @@ def search(
     ray: RayOption = None,
     shards: ShardsOption = 1,
     precision: PrecisionOption = "auto",
-    service: ServiceOption = True,
+    no_service: NoServiceOption = False,
     imports: ImportOption = None,
     **query_values: Any,
 ) -> None:
@@ -97,7 +97,7 @@ def search(
     query, cutoff = read_query(query_values, folder)
     if sheet is not None and sheet.is_dir():
         raise ConfigError(f"--html {shown(sheet)}: is a folder, expected the name of a file")
-    hits, update_cache = _search(folder, query, cutoff, service, read_precision(precision), ray, shards)
+    hits, update_cache = _search(folder, query, cutoff, not no_service, read_precision(precision), ray, shards)
     parts = ("then", "said", "written", "without", "image", "like", "unlike")
     request = {"text": query.text} | {part: query_values[part] for part in parts if query_values[part]}
     if sheet is not None:
@@ -144,7 +144,7 @@ def similar(
     json_output: JsonOption = False,
     save_frames: FramesOption = None,
     precision: PrecisionOption = "auto",
-    service: ServiceOption = True,
+    no_service: NoServiceOption = False,
     imports: ImportOption = None,
     **query_values: Any,
 ) -> None:
@@ -173,7 +173,7 @@ def similar(
         image = read_image(Path(example))
     query = Query(image=image, like=like, filters=read_part(Filters, query_values, folder))
     cutoff = read_part(Cutoff, query_values, folder)
-    hits, update_cache = _search(folder, query, cutoff, service, read_precision(precision), None, 1)
+    hits, update_cache = _search(folder, query, cutoff, not no_service, read_precision(precision), None, 1)
     _show(folder, {"like": example}, hits, json_output, save_frames, update_cache)
 
 

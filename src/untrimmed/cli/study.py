@@ -44,7 +44,7 @@ GrowOption = Annotated[int, _comparison_option(metavar="N", help="Try attachment
 MostOption = Annotated[
     int | None,
     _comparison_option(
-        metavar="N", min=1, help="Maximum number of attachments per method.  \\[default: any]", show_default=False
+        metavar="N", min=1, help="Maximum number of attachments per method.  \\[default: no limit]", show_default=False
     ),
 ]
 FinalistsOption = Annotated[

@@ -193,8 +193,8 @@ class Filters:
     """
 
     within: Annotated[_Path, Spec("Only this folder or file.", "--in FOLDER", minimum=1, service_maximum=4096)] = None
-    since: Annotated[Day | None, _at_least("changed_s", "Changed since this day.", "DATE", 40)] = None
-    until: Annotated[Day | None, _at_most("changed_s", "Changed until this day.", "DATE", 40)] = None
+    since: Annotated[Day | None, _at_least("changed_s", "Last changed on this day or later.", "DATE", 40)] = None
+    until: Annotated[Day | None, _at_most("changed_s", "Last changed on this day or before.", "DATE", 40)] = None
     min_duration_s: Annotated[
         _Seconds, _at_least("duration_s", "Shortest video to include.", "--min-duration TIME", _MAX_S, "s")
     ] = None
@@ -275,9 +275,9 @@ class Query:
         ),
     ] = 60.0
     without: Annotated[tuple[str, ...], Spec("What the moment must not show.", "--not TEXT", maximum=_MAX_PARTS)] = ()
-    without_in: Annotated[
-        WithoutIn, Spec("If any part of a video shows what the moment must not show, avoid the video.", "--nowhere")
-    ] = "shot"
+    without_in: Annotated[WithoutIn, Spec("Avoid videos in which the unwanted scene occurs anywhere.", "--nowhere")] = (
+        "shot"
+    )
     said: Annotated[str, Spec("What is said at the same time.", "--saying TEXT", service_maximum=LONGEST_TEXT)] = ""
     written: Annotated[
         str, Spec("Text on the screen at the same time.", "--reading TEXT", service_maximum=LONGEST_TEXT)
@@ -295,7 +295,7 @@ class Query:
     fold: Annotated[
         float | None,
         Spec(
-            "Hide near-duplicates: moments whose cosine with a better one is at least this value.",
+            "Hide near-duplicates: moments with at least this cosine (e.g. 0.95) to a better one.",
             "COSINE",
             minimum=-1,
             maximum=1,
@@ -355,12 +355,19 @@ class Cutoff:
     limit: Annotated[int, Spec("Maximum number of hits.", "-k --limit N", minimum=1, service_maximum=500)] = 10
     moments: Annotated[
         NumMoments,
-        Spec("Maximum number of moments per video, or all in time order.", "N|all", minimum=1, service_maximum=50),
+        Spec(
+            "Maximum number of moments per video. all: all moments, in time order.",
+            "N|all",
+            minimum=1,
+            service_maximum=50,
+        ),
     ] = 3
     min_moment_s: Annotated[
         float, Spec("Shortest moment, in seconds.", "--min-moment S", minimum=0, service_maximum=_MAX_S, unit="s")
     ] = 1.0
-    edges: Annotated[Edges, Spec("Move starts and ends of moments to exact cuts.", "--exact-cuts")] = "sampled"
+    edges: Annotated[Edges, Spec("Move starts and ends of moments to the exact shot changes.", "--exact-cuts")] = (
+        "sampled"
+    )
     min_score: Annotated[
         float | None,
         Spec(
@@ -372,8 +379,8 @@ class Cutoff:
     min_confidence: Annotated[
         float | None,
         Spec(
-            "Hide hits with a lower confidence, e.g. 0.5. Hits have a confidence only for sentences, with the encoder "
-            "builtin and no model.",
+            "Hide hits with a lower confidence, e.g. 0.5. A confidence requires a sentence, the encoder "
+            "`builtin`, and no model.",
             "X",
             minimum=0,
             maximum=1,
