@@ -50,7 +50,9 @@ def cut(
     ],
     bin: Annotated[
         str | None,
-        typer.Option("--bin", metavar="NAME", help="Instead of HITS, save this bin (a list of moments on the page)."),
+        typer.Option(
+            "--bin", metavar="NAME", help="Save a bin instead of HITS. A bin is a list of moments from the web page."
+        ),
     ] = None,
     library: LibraryOption = None,
     margin: Annotated[
@@ -66,16 +68,18 @@ def cut(
     rate: Annotated[
         str | None,
         typer.Option(
-            metavar="FPS", help="Frame rate of a timeline, e.g. 25, 29.97 or 29.97df.  \\[default: the most common]"
+            metavar="FPS",
+            help="Frame rate of a timeline, e.g. 25, 29.97 or 29.97df (drop frame).  "
+            "\\[default: the most common rate of the videos]",
         ),
     ] = None,
 ) -> None:
     """Save hits of the last search as video files or as a timeline.
 
-    Clips start and end at exact frames and keep the sound. The start and end of
-    a hit move to a shot change that is at most half a second away; the times of
-    --bin and FILE@START-END do not change. Files appear only when complete.
-    The suffix of FILE can also select a timeline for a video editor (.otio,
+    Clips start and end at exact frames and keep the sound. If there is a shot
+    change at most half a second from the start or end of a hit, the clip starts
+    or ends there. This does not apply to --bin and FILE@START-END.
+    The suffix of the output can also select a timeline for a video editor (.otio,
     .xml for Premiere, .fcpxml, .edl, .kdenlive), a table (.csv, .json),
     subtitles (.srt, .vtt) or chapters (.ffmetadata). See docs/service.md.
     Exit code 3: some hits could not be cut (each is listed with the reason).

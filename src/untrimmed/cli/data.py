@@ -68,7 +68,7 @@ def prepare_command(
         typer.Option(
             "--name",
             metavar="NAME2",
-            help="Write to ROOT/NAME2 instead, for features of another network.",
+            help="Write to ROOT/NAME2 instead of ROOT/NAME, e.g. to use other features with the same captions.",
             show_default=False,
         ),
     ] = None,
@@ -226,7 +226,7 @@ def describe_command(
         TextPooling | None,
         typer.Option(
             help="Also print the similarity of captions: cosines of all pairs. A caption's vector is the mean of its "
-            "word features, or the last one.",
+            "word features, or the feature of its last word.",
             show_default=False,
         ),
     ] = None,
@@ -303,10 +303,12 @@ def untrained_command(
 ) -> None:
     """Print R@K (percent) of baselines without a trained method, on the test split.
 
-    chance: random order
-    zero-shot: cosine of the means of a caption's words and of a video's frames
+    A caption is represented by the mean of its word features.
+
+    chance: videos in random order
+    zero-shot: cosine of a caption and the mean of a video's frame features
     ridge: like zero-shot, after a linear map that is fitted to the training split
-    subtitles: cosine of the mean of a caption's words and a video's best passage
+    subtitles: cosine of a caption and the most similar passage of a video
     oracle: the best possible result (simulated data only)
     """
     from untrimmed.running.untrained import untrained_rows_of
@@ -369,8 +371,8 @@ def simulate_command(
     The features of a text and of its video are derived from the same hidden
     meaning.
 
-    The standard simulation has properties that favour some methods. Each variant
-    lacks one of them:
+    The standard simulation favours some methods. Three variants change one
+    property each:
 
     words=mixed: the meaning of a sentence is not the sum of its words
     runs=scattered: only some frames of a moment show what its caption says

@@ -13,8 +13,8 @@ def demo(
 ) -> None:
     """Make a small demo library, search it and measure the results.
 
-    The demo renders 12 videos from photographs and clips of installed
-    packages, indexes them and runs 20 queries.
+    The demo makes 12 videos, indexes them and runs 20 queries. The videos are
+    made from photographs and clips that installed Python packages contain.
     """
     from untrimmed.demo.run import run_demo
 

@@ -13,11 +13,12 @@ _KIND_ROW = "{:16}  {:>5}  {:>5}  {}"
 def encoders(json_output: JsonOption = False) -> None:
     """List the encoders, and the kinds of features that benchmarks use.
 
-    --encoder also accepts the hub id or the folder of any model that encodes
-    images and texts separately, as CLIP does.
-    Several kinds of features can be joined. FILE is a file with weights:
-    untrimmed index --encoder resnet152+i3d=FILE+roberta
-    untrimmed features --kind resnet152 --kind i3d=FILE --kind roberta
+    `untrimmed index --encoder` also accepts the Hugging Face id or the folder of
+    any model that encodes images and texts separately, as CLIP does.
+    It can also join several kinds of features, as `untrimmed features` does.
+    WEIGHTS is a file with the weights of a kind:
+    untrimmed index --encoder resnet152+i3d=WEIGHTS+roberta
+    untrimmed features --kind resnet152 --kind i3d=WEIGHTS --kind roberta
     """
     from untrimmed.encoders.features.kinds import KINDS
     from untrimmed.encoders.registry import ENCODERS

@@ -39,7 +39,7 @@ OtherDataOption = Annotated[
 ]
 QueriesOption = Annotated[
     Path | None,
-    data_option("--queries", metavar="FILE", help="Labelled sentences of a library, or captions for --top."),
+    data_option("--queries", metavar="FILE", help="For a library: sentences with their moments. With --top: captions."),
 ]
 SkipUnknownOption = Annotated[
     bool, _library_option("--skip-unknown", help="Ignore sentences about videos that are not in the library.")
@@ -53,8 +53,8 @@ TruthsOption = Annotated[
     _run_option(
         "--truths",
         metavar="FILE",
-        help="File with all right videos of each query; recall is also reported with these labels.  "
-        "\\[default: the data set's labels, if any]",
+        help="File with all correct videos of each query. Recall is also computed with them.  "
+        "\\[default: the data set's, if it has them]",
     ),
 ]
 _file_option = partial(typer.Option, rich_help_panel="Files about every query of a run")
@@ -124,16 +124,17 @@ def evaluate(
 ) -> None:
     """Measure the accuracy of a trained model, or of searches in a library.
 
-    For a run: R@K, SumR, mAP, median and mean rank. R@K and SumR are also shown
-    by the share of the video that the moment takes. If the data set has moments:
-    event-level recall, and the IoU of the best moment in the right video.
-    For a library: R@K, mean IoU in the right video, and moment recall.
-
-    For a library, each line of --queries has one sentence, or all of a video:
+    For a run, the metrics are R@K, SumR, mAP, and the median and mean rank. If
+    the data set has moments, there are also event-level recall and the IoU of the
+    best moment in the right video. R@K and SumR are repeated for groups of
+    queries whose moments take a similar share of their video.
+    For a library, the metrics are R@K, moment recall, and the mean IoU in the
+    right video. A line of --queries has one or several sentences about a video:
     {"video": "a.mp4", "query": "a dog runs", "start_s": 1.5, "end_s": 4}
     {"file": "a.mp4", "queries": [{"query": "a dog", "start": 1.5, "end": 4}]}
-    With --top, --queries is ID,ID2 or a file with one id or caption per line.
     A line of --truths is {"query_id": "q1", "gt_video_ids": ["v1", "v2"]}.
+    With --top, --queries is a list of caption ids (ID,ID2), or a file with one id
+    or caption per line.
     """
     from untrimmed.cli.run_evaluation import ExportFiles, Opening, evaluate_run, is_model_folder
     from untrimmed.cli.run_top import evaluate_top

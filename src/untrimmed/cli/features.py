@@ -69,8 +69,8 @@ KindOption = Annotated[
     typer.Option(
         "--kind",
         metavar="KIND",
-        help="Write features of a kind that benchmarks use, instead of those of --encoder: resnet152, i3d, slowfast, "
-        "clip, or roberta (for words). Repeat the option to join several. KIND=WEIGHTS sets the weights: a file, "
+        help="Kind of features that benchmarks use: resnet152, i3d, slowfast, clip, or roberta (for words). "
+        "It replaces --encoder. Repeat the option to join several kinds. KIND=WEIGHTS sets the weights: a file, "
         "folder or hub id, with #sha256=HASH to pin them. See: untrimmed encoders",
         show_default=False,
     ),

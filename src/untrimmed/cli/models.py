@@ -85,7 +85,8 @@ def import_checkpoint(
         typer.Option(
             "--data",
             metavar="NAME",
-            help="Data set of the training.  \\[default: the file's, or one with features of the same width]",
+            help="Data set of the checkpoint's training.  "
+            "\\[default: the one named in the checkpoint, or one with features of equal width]",
             show_default=False,
         ),
     ] = None,

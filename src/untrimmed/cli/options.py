@@ -123,7 +123,9 @@ TokenOption = Annotated[
 ]
 AllowHostOption = Annotated[
     list[str] | None,
-    service_option("--allow-host", metavar="NAME", help="Also answer requests for this host name, e.g. of a proxy."),
+    service_option(
+        "--allow-host", metavar="NAME", help="Also answer requests for this host name, for example the name of a proxy."
+    ),
 ]
 CompileOption = Annotated[
     bool, runtime_option("--compile", help="Use torch.compile. It needs a C++ compiler, and Triton on GPUs.")

@@ -22,26 +22,28 @@ def plot(
         list[str] | None,
         typer.Option(
             metavar="ID",
-            help="Caption to show in a figure about one caption (the figure `top`: repeatable).  "
-            "\\[default: one of the video with the most moments]",
+            help="Id of the caption that the figure shows. The figure `top` can show several (repeat the option).  "
+            "\\[default: a caption of the video that has the most moments]",
             show_default=False,
         ),
     ] = None,
     videos: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="For the figure `top`: folder of the video files, to show frames.", show_default=False
+            metavar="DIR", help="Figure `top`: folder of the video files, whose frames are shown.", show_default=False
         ),
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(metavar="N", min=0, help="For texts: random seed that selects the videos.", show_default=False),
+        typer.Option(
+            metavar="N", min=0, help="Figure `texts`: random seed that selects the videos.", show_default=False
+        ),
     ] = None,
     moment_ratio: Annotated[
         tuple[float, float] | None,
         typer.Option(
             metavar="LOW HIGH",
-            help="For uncertainty: only captions in this range of moment ratios. RAL's figure: 0.2 0.4.",
+            help="Figure `uncertainty`: show only captions whose moment takes this share of the video, e.g. 0.2 0.4.",
             show_default=False,
         ),
     ] = None,
@@ -51,7 +53,7 @@ def plot(
     json_output: JsonOption = False,
     imports: ImportOption = None,
 ) -> None:
-    """Draw a figure of the papers with your runs, or list the figures."""
+    """Draw a figure as in the papers, from your own runs, or list the figures."""
     from untrimmed.plots import catalogue
 
     if name is None:

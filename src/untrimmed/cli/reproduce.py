@@ -34,13 +34,13 @@ def reproduce(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Folder that contains the data sets. All rows of the table are trained on them.",
+            help="Folder that contains the data sets. With it, the models of the table are trained and evaluated.",
             show_default=False,
         ),
     ] = None,
     simulated: Annotated[
         bool,
-        typer.Option("--simulated", help="Only train and evaluate each row briefly on simulated features, as a check."),
+        typer.Option("--simulated", help="As a check, train and evaluate each model briefly on simulated features."),
     ] = False,
     out: Annotated[
         Path | None,
@@ -48,7 +48,7 @@ def reproduce(
             "--out",
             "-o",
             metavar="FILE.md",
-            help="Write the chosen tables (default: of all papers) to this page. With --root, train them first.",
+            help="Markdown file for the tables of PAPER, or of all papers. With --root, it also shows your results.",
         ),
     ] = None,
     seed: SeedOption = None,
@@ -60,9 +60,9 @@ def reproduce(
 ) -> None:
     """List or reproduce the tables and figures of the papers.
 
-    A table shows the paper's results and the commands that train and evaluate
-    each row. With --root, all rows are trained and our results are added.
-    If the command was interrupted, run it again to continue.
+    A table shows the paper's results, and the commands that train and evaluate
+    the model of each row. With --root, these commands are run, and the table also
+    shows your results. If this is interrupted, run the same command again.
     """
     from untrimmed.reproduction.papers import PAPERS, paper_named
 

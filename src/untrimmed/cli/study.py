@@ -30,14 +30,19 @@ _comparison_option = partial(typer.Option, rich_help_panel="What to compare")
 _training_option = partial(typer.Option, rich_help_panel="Training")
 MethodsArgument = Annotated[
     list[str],
-    typer.Argument(metavar="METHOD", help="Methods to compare, e.g. ms_sl or gmmformer_v2+ral,train.epochs=30"),
+    typer.Argument(
+        metavar="METHOD",
+        help="Methods to compare. Attachments and settings can follow, e.g. gmmformer_v2+ral,train.epochs=30",
+    ),
 ]
 DataOption = Annotated[list[str], data_option("--data", metavar="NAME", help="Data set at DIR/NAME (repeatable).")]
 OutOption = Annotated[Path, data_option("--out", metavar="DIR", help="Folder for runs; finished runs are reused.")]
 AttachOption = Annotated[
     str,
     _comparison_option(
-        metavar="NAME,...", help="Attachments to try, added one at a time.  \\[default: none]", show_default=False
+        metavar="NAME,...",
+        help="Additional losses and parts to try. They are added to a method one after another.  \\[default: none]",
+        show_default=False,
     ),
 ]
 GrowOption = Annotated[int, _comparison_option(metavar="N", help="Try attachments on the N best methods.")]
@@ -56,7 +61,7 @@ GridOption = Annotated[
     _training_option(
         "--grid",
         metavar="KEY[+KEY...]=V,...",
-        help="Values to try with each rate, e.g. model.dropout=0.1,0.2 (repeatable).",
+        help="Values to try with each rate, e.g. model.dropout=0.1,0.2 (repeatable). Keys joined by + are equal.",
     ),
 ]
 PresetOption = Annotated[
@@ -78,7 +83,11 @@ FramesOption = Annotated[int, _training_option(metavar="N", help="Maximum number
 BatchOption = Annotated[int, _training_option(metavar="N", help="Videos per step, each with all its captions.")]
 JobsOption = Annotated[
     int,
-    runtime_option(metavar="N", min=0, help="Number of parallel trainings. 0: only write the page of existing runs."),
+    runtime_option(
+        metavar="N",
+        min=0,
+        help="Number of parallel trainings. With 0, nothing is trained: results are those of existing runs.",
+    ),
 ]
 PageOption = Annotated[
     Path | None,

@@ -275,9 +275,9 @@ class Query:
         ),
     ] = 60.0
     without: Annotated[tuple[str, ...], Spec("What the moment must not show.", "--not TEXT", maximum=_MAX_PARTS)] = ()
-    without_in: Annotated[WithoutIn, Spec("Avoid videos in which the unwanted scene occurs anywhere.", "--nowhere")] = (
-        "shot"
-    )
+    without_in: Annotated[
+        WithoutIn, Spec("Avoid videos with an unwanted scene anywhere, not only in the moment.", "--nowhere")
+    ] = "shot"
     said: Annotated[str, Spec("What is said at the same time.", "--saying TEXT", service_maximum=LONGEST_TEXT)] = ""
     written: Annotated[
         str, Spec("Text on the screen at the same time.", "--reading TEXT", service_maximum=LONGEST_TEXT)
@@ -287,15 +287,20 @@ class Query:
         Spec("Search only in what is seen, said or written. Default: all.", "--seen --said --written", maximum=3),
     ] = ()
     image: Annotated[Picture | None, Spec("A picture that looks like the moment.", "FILE", is_json=False)] = None
-    like: Annotated[tuple[Place, ...], Spec("Prefer moments similar to this place.", "PLACE", maximum=_MAX_PARTS)] = ()
-    unlike: Annotated[tuple[Place, ...], Spec("Avoid moments similar to this place.", "PLACE", maximum=_MAX_PARTS)] = ()
-    weights: Annotated[Weights, Spec("Weight of a part.", "--weight PART=X")] = Weights()
+    like: Annotated[
+        tuple[Place, ...], Spec("Prefer moments that look like this place.", "PLACE", maximum=_MAX_PARTS)
+    ] = ()
+    unlike: Annotated[
+        tuple[Place, ...], Spec("Avoid moments that look like this place.", "PLACE", maximum=_MAX_PARTS)
+    ] = ()
+    weights: Annotated[Weights, Spec("Weight of a part of the query.", "--weight PART=X")] = Weights()
     filters: Annotated[Filters, Spec("Which videos are searched at all.")] = Filters()
     group_by: Annotated[GroupBy, Spec("List moments instead of videos.", "--flat")] = "video"
     fold: Annotated[
         float | None,
         Spec(
-            "Hide near-duplicates: moments with at least this cosine (e.g. 0.95) to a better one.",
+            "Hide moments that look almost like a better one. COSINE is the similarity from which they are hidden, "
+            "e.g. 0.95.",
             "COSINE",
             minimum=-1,
             maximum=1,
@@ -379,8 +384,8 @@ class Cutoff:
     min_confidence: Annotated[
         float | None,
         Spec(
-            "Hide hits with a lower confidence, e.g. 0.5. A confidence requires a sentence, the encoder "
-            "`builtin`, and no model.",
+            "Hide hits with a lower confidence, e.g. 0.5. Only searches for sentences with the encoder "
+            "`builtin` and without a trained model have a confidence.",
             "X",
             minimum=0,
             maximum=1,
