@@ -58,13 +58,13 @@ export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'without_i
   like: {"type": "array", "help": "Prefer moments that look like this place", "default": [], "bounds": {}},
   unlike: {"type": "array", "help": "Avoid moments that look like this place", "default": [], "bounds": {}},
   group_by: {"type": "string", "help": "`moment`: List moments instead of videos", "default": "video", "bounds": {}},
-  fold: {"type": "number", "help": "Hide moments that look almost like a better one. COSINE is the similarity from which they are hidden, e.g. 0.95", "default": null, "bounds": {"min": -1.0, "max": 1.0, "step": "any"}},
+  fold: {"type": "number", "help": "Hide moments that look almost like a better one, i.e. whose cosine with it is at least COSINE (e.g. 0.95)", "default": null, "bounds": {"min": -1.0, "max": 1.0, "step": "any"}},
   limit: {"type": "integer", "help": "Maximum number of hits", "default": 10, "bounds": {"min": 1.0, "max": 500.0}},
   moments: {"type": "integer", "help": "Maximum number of moments per video. all: all moments, in time order", "default": 3, "bounds": {"min": 1.0, "max": 50.0}},
   min_moment_s: {"type": "number", "help": "Shortest moment, in seconds", "unit": "s", "default": 1.0, "bounds": {"min": 0.0, "max": 10000000.0, "step": "any"}},
   edges: {"type": "string", "help": "`exact`: Move starts and ends of moments to the exact shot changes", "default": "sampled", "bounds": {}},
   min_score: {"type": "number", "help": "Hide hits with a lower score. Usual scores depend on the encoder and the model, so search without this option first", "default": null, "bounds": {"step": "any"}},
-  min_confidence: {"type": "number", "help": "Hide hits with a lower confidence, e.g. 0.5. Only searches for sentences with the encoder `builtin` and without a trained model have a confidence", "default": null, "bounds": {"min": 0.0, "max": 1.0, "step": "any"}},
+  min_confidence: {"type": "number", "help": "Hide hits with a lower confidence, e.g. 0.5. Hits have a confidence if the query is a sentence, the encoder is `builtin`, and the library has no model", "default": null, "bounds": {"min": 0.0, "max": 1.0, "step": "any"}},
   curve_points: {"type": "integer", "help": "Number of values of each hit's `curve`; 0: no curves", "default": 0, "bounds": {"min": 0.0, "max": 500.0}}
 }
 

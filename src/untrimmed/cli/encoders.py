@@ -15,8 +15,7 @@ def encoders(json_output: JsonOption = False) -> None:
 
     `untrimmed index --encoder` also accepts the Hugging Face id or the folder of
     any model that encodes images and texts separately, as CLIP does.
-    It can also join several kinds of features, as `untrimmed features` does.
-    WEIGHTS is a file with the weights of a kind:
+    Several kinds of features can be joined, each with its own file of weights:
     untrimmed index --encoder resnet152+i3d=WEIGHTS+roberta
     untrimmed features --kind resnet152 --kind i3d=WEIGHTS --kind roberta
     """

@@ -46,8 +46,8 @@ ModelOption = Annotated[
     str | None,
     typer.Option(
         metavar="RUN",
-        help="Trained model that searches of this library use: the folder of a run of `untrimmed train`, `tf_prvr` "
-        "(needs no training) or `none`.  \\[default: the library's; none in a new one]",
+        help="Model for searches of this library: a folder that `untrimmed train` wrote, `tf_prvr` (a method without "
+        "training) or `none`.  \\[default: the library's; none in a new one]",
     ),
 ]
 PartOption = Annotated[

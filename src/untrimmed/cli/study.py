@@ -61,7 +61,7 @@ GridOption = Annotated[
     _training_option(
         "--grid",
         metavar="KEY[+KEY...]=V,...",
-        help="Values to try with each rate, e.g. model.dropout=0.1,0.2 (repeatable). Keys joined by + are equal.",
+        help="Values to try with each rate, e.g. model.dropout=0.1,0.2 (repeatable). Keys joined by + share values.",
     ),
 ]
 PresetOption = Annotated[

@@ -299,8 +299,8 @@ class Query:
     fold: Annotated[
         float | None,
         Spec(
-            "Hide moments that look almost like a better one. COSINE is the similarity from which they are hidden, "
-            "e.g. 0.95.",
+            "Hide moments that look almost like a better one, i.e. whose cosine with it is at least COSINE (e.g. "
+            "0.95).",
             "COSINE",
             minimum=-1,
             maximum=1,
@@ -384,8 +384,8 @@ class Cutoff:
     min_confidence: Annotated[
         float | None,
         Spec(
-            "Hide hits with a lower confidence, e.g. 0.5. Only searches for sentences with the encoder "
-            "`builtin` and without a trained model have a confidence.",
+            "Hide hits with a lower confidence, e.g. 0.5. Hits have a confidence if the query is a "
+            "sentence, the encoder is `builtin`, and the library has no model.",
             "X",
             minimum=0,
             maximum=1,
