@@ -1,7 +1,7 @@
 """Split texts into words, for the full-text index, for exact phrases and to mark matches.
 
-Words are compared without case and accents. In scripts without blanks between words (Chinese, Japanese, Thai), each
-character counts as a word, so that an exact phrase can be found.
+Words are compared without case and accents. Vowel signs, such as those of Hindi, are letters. In scripts without blanks
+between words (Chinese, Japanese, Thai), each character counts as a word, so that an exact phrase can be found.
 """
 
 from __future__ import annotations
@@ -14,7 +14,12 @@ _UNSPACED = (
     r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     r"\U00020000-\U0003ffff"
 )
-_WORD = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\W_])+(?:['’](?:(?![{_UNSPACED}])[^\W_])+)*")
+_LETTER = rf"(?:(?![{_UNSPACED}])[^\W_]\0*)"  # with its marks, which `_without_marks` has replaced by "\0"
+_WORD = re.compile(rf"[{_UNSPACED}]\0*|{_LETTER}+(?:['’]{_LETTER}+)*")
+_MARKS = {"Mn", "Mc", "Me", "Cf"}  # categories of marks (accents, vowel signs) and of invisible characters in words
+# Marks that do not change a word: accents of Latin, Greek and Cyrillic, Hebrew points, Arabic harakat, and variation
+# selectors. Vowel signs of other scripts, such as Devanagari, are letters.
+_ACCENTS = re.compile(r"[\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\ufe00-\ufe0f]")
 _QUOTED = re.compile(r'"([^"]*)"|“([^”]*)”|„([^“”]*)[“”]|«([^»]*)»')
 # English words that do not describe the content of a passage. They are ignored in a query that has other words.
 _STOP_WORDS = """
@@ -25,6 +30,7 @@ _STOP_WORDS = """
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 _WHOLE_TEXT = 0.95  # strength of a passage that contains the whole text of the query, word for word
+WORDS_VERSION = 2  # increased whenever `indexed_text` changes; `untrimmed index` then updates the index of words
 MAX_WORD = 40  # longer words are truncated, in the index and in queries
 
 
@@ -44,22 +50,30 @@ def words_of(text: str) -> list[TextWord]:
     ['dont', 'panic', 'cafe', 'owner']
     """
     words = []
-    for match in _WORD.finditer(text):
-        if form := folded(match[0]):
+    for match in _WORD.finditer(_without_marks(text)):
+        if form := folded(text[match.start() : match.end()]):
             words.append(TextWord(form, match.start(), match.end()))
     return words
 
 
-def folded(word: str) -> str:
-    """Return a word without case, accents and apostrophes.
+def _without_marks(text: str) -> str:
+    """Return a text of the same length in which each mark is replaced by "\\0"."""
+    if text.isascii():
+        return text
+    return "".join("\0" if unicodedata.category(character) in _MARKS else character for character in text)
 
-    >>> folded("Ärger")
-    'arger'
+
+def folded(word: str) -> str:
+    """Return a word without case, accents, apostrophes and invisible characters.
+
+    >>> folded("Ärger"), folded("مُحَمَّد"), folded("हिन्दी")
+    ('arger', 'محمد', 'हिन्दी')
     """
     if word.isascii():
         return word.lower().replace("'", "")[:MAX_WORD]
-    marked = unicodedata.normalize("NFKD", word.casefold().replace("’", "").replace("'", ""))
-    return "".join(letter for letter in marked if not unicodedata.combining(letter))[:MAX_WORD]
+    marked = _ACCENTS.sub("", unicodedata.normalize("NFKD", word.casefold()))
+    visible = (letter for letter in marked if letter not in "'’" and unicodedata.category(letter) != "Cf")
+    return unicodedata.normalize("NFC", "".join(visible))[:MAX_WORD]
 
 
 def indexed_text(text: str) -> str:

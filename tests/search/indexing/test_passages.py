@@ -13,6 +13,8 @@ from untrimmed.passages import source as sources
 from untrimmed.passages.passage import Passage, Word
 from untrimmed.passages.source import PassageSource, register_source
 from untrimmed.passages.words import TextQuery
+from untrimmed.search.indexing import passages as indexing_passages
+from untrimmed.search.store import passages as store_passages
 from untrimmed.search.store.listing import read_readings
 from untrimmed.search.store.passages import PassageTable
 from untrimmed.search.store.records import PASSAGES, READINGS_COPY
@@ -167,6 +169,26 @@ def test_repair_finds_passages_whose_vector_or_words_are_lost(lib, folder, colum
     lib.index(folder)
     assert texts(lib) == ["We made budget cuts today."]
     assert not untrimmed.open(lib.folder).repair().texts
+
+
+def test_an_old_index_of_words_is_updated_without_reading_files(encoder, folder, tmp_path, monkeypatch):
+    (folder / "sea.en.srt").write_text(SRT.replace("today", "मेरा स्कूल"), encoding="utf-8")
+    with monkeypatch.context() as old:
+        old.setattr(indexing_passages, "WORDS_VERSION", 1)
+        old.setattr(store_passages, "indexed_text", lambda text: "old")
+        untrimmed.open(tmp_path / "library").index(folder)
+    library = untrimmed.open(tmp_path / "library")
+    video_id = library.videos()[0].video_id
+    vector = library.engine.view().passages.corpus("said").video(video_id).vectors
+    assert not library.repair().texts, "words of an old version are not damaged"
+    assert library.index(folder).passages == {}, "no file is read again"
+    (match,) = PassageTable(library.folder).search(TextQuery.of("स्कूल"), "said", limit=5)
+    assert match.sentence.passage.text == "We made budget cuts मेरा स्कूल."
+    updated = untrimmed.open(tmp_path / "library").engine.view().passages.corpus("said").video(video_id).vectors
+    np.testing.assert_array_equal(updated, vector)
+    version = PassageTable(library.folder).version()
+    library.index(folder)
+    assert PassageTable(library.folder).version() == version, "the words are updated once"
 
 
 @pytest.fixture

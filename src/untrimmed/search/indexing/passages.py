@@ -18,6 +18,7 @@ from untrimmed.errors import FeatureError, counted
 from untrimmed.passages.passage import Passage
 from untrimmed.passages.sentences import Sentence, sentences_of
 from untrimmed.passages.source import Media, PassageSource, ReadingReport, create_source
+from untrimmed.passages.words import WORDS_VERSION
 from untrimmed.search.corpora.frames import FrameCorpus
 from untrimmed.search.store.passages import MAX_VECTORS, PassageTable, StoredPassage
 from untrimmed.search.store.readings import StoredReading
@@ -73,6 +74,7 @@ class PassageReader:
             UnknownNameError, ConfigError: A source or one of its settings does not exist.
             EncoderError: The model of a source is missing.
         """
+        self.table.update_words()
         known = {(reading.video_id, reading.source): reading for reading in self.table.readings()}
         with ExitStack() as stack:
             sources = [stack.enter_context(create_source(name, settings)) for name, settings in self.sources.items()]
@@ -113,6 +115,7 @@ class PassageReader:
             record.content_hash,
             source.fingerprint(media),
             read_at=time.time(),
+            words_version=WORDS_VERSION,
         )
 
     def _read(

@@ -14,6 +14,7 @@ vectors (`untrimmed.search.corpora.passages`).
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, fields, replace
 from functools import cache
@@ -27,9 +28,9 @@ from jaxtyping import Float16
 from untrimmed.errors import IndexMismatchError
 from untrimmed.passages.passage import TEXT_MODES, Passage, TextMode, Word
 from untrimmed.passages.sentences import Part, Sentence
-from untrimmed.passages.words import TextQuery, indexed_text
+from untrimmed.passages.words import WORDS_VERSION, TextQuery, indexed_text
 from untrimmed.search.store.lance_table import LanceTable
-from untrimmed.search.store.readings import StoredReading, write_readings_copy
+from untrimmed.search.store.readings import StoredReading, new_reading_id, write_readings_copy
 from untrimmed.search.store.records import PASSAGES, RESTORE, VideoRecord
 
 if TYPE_CHECKING:
@@ -193,6 +194,7 @@ class PassageTable(LanceTable):
         counts: dict[str, int] = {}
         readings: dict[str, StoredReading] = {}
         damaged: set[str] = set()
+        wrong_words: set[str] = set()
         video_of: dict[str, str] = {}
         without_vector: set[str] = set()
         with self._guarded("read"):
@@ -208,7 +210,7 @@ class PassageTable(LanceTable):
                         counts[row["reading"]] = counts.get(row["reading"], 0) + 1
                         words = indexed_text(_sentence(content).passage.text)
                         if [row[mode] for mode in TEXT_MODES if row[mode] is not None] != [words]:
-                            damaged.add(row["reading"])
+                            wrong_words.add(row["reading"])
                         if row["vector"] is None and row["number"] < MAX_VECTORS:
                             without_vector.add(row["reading"])
         for reading_id, video_id in video_of.items():
@@ -216,8 +218,10 @@ class PassageTable(LanceTable):
             if reading is None:
                 readings[reading_id] = StoredReading(video_id, "", "said", "", "", "", reading_id=reading_id)
                 damaged.add(reading_id)
-            elif counts.get(reading_id, 0) != reading.num_passages or (
-                reading.encoder and reading_id in without_vector
+            elif (
+                counts.get(reading_id, 0) != reading.num_passages
+                or (reading.encoder and reading_id in without_vector)
+                or (reading.words_version == WORDS_VERSION and reading_id in wrong_words)
             ):
                 damaged.add(reading_id)
         return [readings[reading_id] for reading_id in sorted(damaged)]
@@ -257,6 +261,32 @@ class PassageTable(LanceTable):
     def put_empty(self, readings: Sequence[StoredReading], replaces: Collection[str] = ()) -> None:
         """Add readings without passages in one commit, then remove the readings with the ids in `replaces`."""
         self.put_rows([_table(list(map(_mark, readings)))], replaces)
+
+    def update_words(self) -> None:
+        """Index the words of passages again that another version of `indexed_text` has indexed, in one commit."""
+        updated = {
+            reading.reading_id: replace(
+                reading, reading_id=new_reading_id(), read_at=time.time(), words_version=WORDS_VERSION
+            )
+            for reading in self.readings()
+            if reading.num_passages and reading.words_version != WORDS_VERSION
+        }
+
+        def tables() -> Iterator[pa.Table]:
+            rows: list[_Row] = []
+            for row in self._rows(sorted({reading.video_id for reading in updated.values()}), _COLUMNS):
+                if row["reading"] in updated:
+                    vector = b"" if row["vector"] is None else self._checked(row, "vector")
+                    sentence = _sentence(self._checked(row, "content"))
+                    passage = StoredPassage(sentence, np.frombuffer(vector, dtype=np.float16))
+                    rows.append(_row(updated[row["reading"]], row["number"], passage))
+                if len(rows) == _ROWS_AT_A_TIME:
+                    yield _table(rows)
+                    rows = []
+            yield _table([*rows, *map(_mark, updated.values())])
+
+        if updated:
+            self.put_rows(tables(), updated)
 
     def copy(self, source: PassageTable, reading: StoredReading, video_id: str, replaces: Collection[str] = ()) -> None:
         """Copy a reading from the table of another library. The copy belongs to the video with this id."""

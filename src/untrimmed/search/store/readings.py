@@ -16,6 +16,11 @@ from untrimmed.passages.passage import TextMode
 from untrimmed.search.store.records import PASSAGES, READINGS_COPY, newest_commit, read_copy, version_of, write_copy
 
 
+def new_reading_id() -> str:
+    """Return a random id for a new reading."""
+    return uuid.uuid4().hex[:16]
+
+
 @dataclass(frozen=True)
 class StoredReading:
     """What one source read from one video.
@@ -33,7 +38,8 @@ class StoredReading:
     num_passages: int = 0
     warnings: tuple[str, ...] = ()
     read_at: float = 0.0
-    reading_id: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
+    words_version: int = 1  # `WORDS_VERSION` when the words were indexed; older libraries do not store it
+    reading_id: str = field(default_factory=new_reading_id)
 
 
 def read_readings_copy(folder: Path, commit: list[Any] | None) -> list[StoredReading] | None:

@@ -1,0 +1,43 @@
+"""Words are found in all scripts, and the places of words refer to the text as it is stored."""
+
+import unicodedata
+
+import pytest
+
+from untrimmed.passages.words import TextQuery, indexed_text, words_of
+
+
+def marked(query, text):
+    return [text[word.start : word.end] for word in TextQuery.of(query).matches(text)]
+
+
+@pytest.mark.parametrize("text", ["मेरा स्कूल", "ভাষা কী", "தமிழ் மொழி", "مُحَمَّدٌ رسول", "Café olé", "שָׁלוֹם רב"])
+def test_marks_do_not_split_words(text):
+    assert [text[word.start : word.end] for word in words_of(text)] == text.split()
+
+
+def test_vowel_signs_are_letters():
+    assert marked('"काल"', "मेरा स्कूल") == []
+    assert marked("की", "का की कु") == ["की"]
+    assert marked("か", "がか") == ["か"]
+
+
+def test_accents_and_harakat_are_ignored():
+    assert marked("محمد", "قال مُحَمَّدٌ") == ["مُحَمَّدٌ"]
+    assert marked("مُحَمَّدٌ", "محمد") == ["محمد"]
+    assert marked("ecole", "L’École, école") == ["école"]
+    assert marked("мой", "Мои") == ["Мои"]
+
+
+@pytest.mark.parametrize("text", ["Crème brûlée", "한국어 방송", "がぎ"])
+def test_decomposed_text_is_the_same_word(text):
+    decomposed = unicodedata.normalize("NFD", text)
+    assert decomposed != text
+    assert indexed_text(decomposed) == indexed_text(text)
+    assert marked(decomposed, text) == marked(text, text) != []
+    assert "".join(marked(text, decomposed)) == "".join(decomposed.split())
+
+
+def test_invisible_characters_do_not_split_words():
+    assert marked("کتاب\u200cها", "کتابها") == ["کتابها"]
+    assert marked("rück\u00adsicht", "Rücksicht") == ["Rücksicht"]
