@@ -7,7 +7,7 @@ import pytest
 from tests.media import constant_stamps, read_clock, varying_stamps, write_clip
 from tests.refusals import require_named
 from untrimmed.errors import ConfigError, VideoError
-from untrimmed.video.decode import open_video
+from untrimmed.video.decode import open_video, read_packets
 from untrimmed.video.reader import FrameReader, Sampling, VideoReader, frame_at
 from untrimmed.video.sampling import FrameSampler
 from untrimmed.video.timeline import FramesFrom, SampleTimes
@@ -179,3 +179,25 @@ def test_frames_that_no_other_needs_are_skipped_also_in_a_long_group(tmp_path, g
         sample = next(iter(sampler.sample(grid)))
     assert read_clock(sample.frame.to_ndarray(format="rgb24")) == 175
     assert len(decoded_s) < 110, "of 176 frames; without those that are only shown, 44 and a few near the sample"
+
+
+def test_the_end_is_decoded_if_a_frame_is_wrongly_marked_as_a_key_frame(tmp_path):
+    path = str(tmp_path / "cuts.mp4")
+    shots = [np.random.default_rng(n).integers(0, 128, (96, 160, 3)).astype(np.uint8) for n in range(3)]
+    with av.open(path, "w") as out:
+        options = {"preset": "superfast", "tune": "zerolatency", "g": "30"}
+        track = out.add_stream("libx264", rate=25, options=options)
+        track.width, track.height, track.pix_fmt = 160, 96, "yuv420p"
+        for number in range(75):
+            shot = shots[(number >= 71) + (number >= 73)]
+            frame = av.VideoFrame.from_ndarray(shot + np.uint8(number), format="rgb24")
+            out.mux(track.encode(frame))
+        out.mux(track.encode(None))
+    with open_video(path, max_pixels=1 << 20, error_log=str) as video:
+        keys = [packet for packet in read_packets(video, [video.stream], []) if packet.is_keyframe]
+    assert bytes(keys[-1])[4] & 31 == 1, "no IDR frame, so a decoder that starts here returns nothing"
+    with open_video(path, max_pixels=1 << 20, error_log=str) as video:
+        sampler = FrameSampler(video, lambda _: None)
+        samples = list(sampler.sample(SampleTimes(0.02, 1.5, 2.98)))
+    assert [sample.times_s for sample in samples] == [[0.02], [1.5], [2.98]]
+    assert sampler.duration_s == pytest.approx(3.0)

@@ -233,17 +233,21 @@ class FrameSampler:
         decoder = self.video.stream.codec_context
         may_drop = decoder.name not in ("h264", "hevc") or self.video.container.format.name in SEEKABLE
         plan = PacketPlan(self._packets(), _Need(self, grid), may_drop=may_drop)
-        for packet, is_sampled in plan:
+        for packet, is_sampled in itertools.chain(plan, [(None, True)]):
             decoder.skip_frame = "DEFAULT" if is_sampled else "NONREF"
             for frame in self._decode(packet):
                 if self.starts_at_key_frame is None:
                     self.starts_at_key_frame = frame.key_frame
-                if not frame.key_frame and frame.pts in plan.resumed_at:
-                    yield from self._decode_all()
-                    return
+                if frame.pts in plan.resumed_at:
+                    if not frame.key_frame:
+                        yield from self._decode_all()
+                        return
+                    plan.resumed_at.remove(frame.pts)
                 yield frame
-        self._is_over = plan.is_over
-        yield from self._decode(None)
+        if plan.resumed_at:  # the decoder returned nothing for a frame that is marked as a key frame
+            yield from self._decode_all()
+        else:
+            self._is_over = plan.is_over
 
     def _decode_all(self) -> Iterator[VideoFrame]:
         """Decode every frame from the start. This is needed if the file marks frames as key frames that are none.
