@@ -55,6 +55,17 @@ def test_a_span_between_two_frames_starts_with_the_one_on_screen(clip, tmp_path)
     assert stream.duration_s == pytest.approx(0.09, abs=0.002)
 
 
+@pytest.mark.parametrize("rate", [24000 / 1001, 60000 / 1001])
+def test_times_in_milliseconds_select_the_frames_of_exact_times(tmp_path, rate):
+    clip = write_clip(tmp_path / "clip.mp4", [number / rate for number in range(200)], ticks=120_000)
+    for first, stop in ((101, 102), (102, 190), (103, 104)):
+        cut(clip, round(first / rate, 3), round(stop / rate, 3), tmp_path / "out.mp4", overwrite=True)
+        with av.open(str(tmp_path / "out.mp4")) as container:
+            frames = list(container.decode(video=0))
+        assert [read_clock(frame.to_ndarray(format="rgb24")) for frame in frames] == list(range(first, stop))
+        assert frames[0].time == 0
+
+
 def test_the_first_and_the_last_moment_can_be_cut(clip, tmp_path):
     cut(clip, 0.0, 0.2, tmp_path / "first.mp4")
     assert every_frame(tmp_path / "first.mp4")[0] == [0, 1, 2, 3, 4]

@@ -32,6 +32,7 @@ from untrimmed.video.timeline import EPSILON_S, Timeline
 
 VIDEO_TICKS = 90_000  # ticks per second, as in MPEG; all common frame rates divide this number
 FRAME_DURATION = 1 << 8  # AV_CODEC_FLAG_FRAME_DURATION: without it, the last frame would not end with the span
+_ROUNDING_S = 1e-3  # times are often rounded to milliseconds
 MAX_INTERLEAVE_S = 10.0  # sound that is stored more than this after the picture of the same time is dropped
 
 
@@ -121,11 +122,16 @@ class CutWriter:
         self._resampler = AudioResampler(format="fltp", layout=layout, rate=rate)
 
     def add_frame(self, frame: VideoFrame, shown_s: float, until_s: float) -> None:
-        """Write a frame that is on screen from `shown_s` to `until_s` seconds. The times are clipped to the span."""
+        """Write a frame that is on screen from `shown_s` to `until_s` seconds. The times are clipped to the span.
+
+        A frame that is in the span for at most `_ROUNDING_S` is left out.
+        """
         first_s = max(shown_s, self.start_s)
         last_s = min(until_s, self.end_s)
-        if last_s <= first_s + EPSILON_S:
+        if last_s - first_s <= min(_ROUNDING_S, (self.end_s - self.start_s) / 2):
             return
+        if self._picture is None and first_s - self.start_s <= _ROUNDING_S:
+            first_s = self.start_s
         picture = self._upright(frame)
         if self._picture is None:
             self._picture = self._start_picture(picture, frame)
