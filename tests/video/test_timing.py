@@ -20,7 +20,9 @@ def reader():
 
 
 @pytest.mark.parametrize("suffix", ["mov", "mp4", "mkv", "avi"])
-@pytest.mark.parametrize(("rate", "timecode"), [(10, ""), (2 * NTSC, "10:00:00;02"), (NTSC, "01:00:00:00")])
+@pytest.mark.parametrize(
+    ("rate", "timecode"), [(10, ""), (10, "01:00:00:03"), (2 * NTSC, "10:00:00;02"), (NTSC, "01:00:00:00")]
+)
 def test_rate_and_timecode_are_read_from_each_container(reader, tmp_path, suffix, rate, timecode):
     path = write_timed(tmp_path / f"clip.{suffix}", rate, timecode)
     assert reader.read(path) == Timing(str(Fraction(rate)), False, timecode, 0)

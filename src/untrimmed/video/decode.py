@@ -70,7 +70,7 @@ MAX_SIDES_RATIO = 4
 MAX_MEASURED_ENTRIES = 10_000
 # largest number of packets that are read to measure the frame rate, if the container has no index of all frames
 MAX_MEASURED_PACKETS = 300
-TIMECODE = re.compile(r"\d\d:\d\d:\d\d[:;.]\d\d")
+TIMECODE = re.compile(r"(\d\d:\d\d:\d\d[:;.])(\d{1,3})")  # FFmpeg writes one digit for up to 10 frames a second
 
 
 class MediaProblemError(Exception):
@@ -382,7 +382,8 @@ def measure_timing(video: OpenVideo) -> Timing:
     rate, is_variable = measure_rate(stamps, stream.time_base, rates)
     tags = [stream.metadata, video.container.metadata, *(data.metadata for data in video.container.streams.data)]
     timecodes = [value for entries in tags for name, value in entries.items() if name.lower() == "timecode"]
-    timecode = next(filter(TIMECODE.fullmatch, timecodes), "").replace(".", ";")
+    match = next(filter(None, map(TIMECODE.fullmatch, timecodes)), None)
+    timecode = f"{match[1]}{match[2]:0>2}".replace(".", ";") if match else ""
     return Timing(str(rate), is_variable, timecode, len(video.container.streams.audio))
 
 
