@@ -383,6 +383,13 @@ def test_an_edit_list_refuses_files_of_other_rates():
             write("edl", mixed, rate)
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_span_after_the_end_of_its_video_is_refused(format):
+    late = [replace(moments(Fraction(25))[0], start_s=500.0, end_s=502.0, duration_s=16.7)]
+    with pytest.raises(ConfigError):
+        write(format, late)
+
+
 def test_files_without_sound_have_no_audio():
     silent = moments(Fraction(25), num_audio_tracks=0)
     for format, adapter in (("otio", "otio_json"), ("xml", "fcp_xml"), ("edl", "cmx_3600"), ("kdenlive", "kdenlive")):

@@ -67,7 +67,7 @@ def export(
 
     Raises:
         UnknownNameError: There is no such format.
-        ConfigError: A span is empty, or the format cannot store the moments.
+        ConfigError: A span is empty or outside its video, or the format cannot store the moments.
         FeatureError: A timeline needs the timing of a file that cannot be read.
     """
     if format not in FORMATS:
@@ -78,6 +78,11 @@ def export(
             name = shown(moment.video)
             raise ConfigError(
                 f"{name}: span is {moment.start_s:g} to {moment.end_s:g} s, expected the start before the end"
+            )
+        if 0 < moment.duration_s <= moment.start_s:
+            raise ConfigError(
+                f"{shown(moment.video)}: ends at {moment.duration_s:g} s, so it shows nothing between "
+                f"{moment.start_s:g} and {moment.end_s:g} s; choose a span inside the video"
             )
     if form.per_video is not None:
         return _one_file_per_video(moments, form, form.per_video)
