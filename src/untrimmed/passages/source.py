@@ -67,6 +67,7 @@ class ReadingReport:
 
     on_progress: Callable[[float], None] = lambda done_s: None
     warnings: list[str] = field(default_factory=list)
+    unread: dict[str, str] = field(default_factory=dict)  # warnings about unreadable files, by `Passage.track`
 
     def progress(self, done_s: float) -> None:
         """Report the time in the video, in seconds, up to which it has been read."""
@@ -76,6 +77,14 @@ class ReadingReport:
         """Add a warning of one line, which describes a problem and its fix. Equal warnings are listed once."""
         if line not in self.warnings:
             self.warnings.append(line)
+
+    def warn_unread(self, track: str, line: str) -> None:
+        """Add a warning about a file that exists but cannot be read. It is repeated in each run until the file changes.
+
+        If an earlier call read passages of this file, i.e. with this `track`, these passages are kept.
+        """
+        self.unread[track] = line
+        self.warn(line)
 
 
 class PassageSource(ABC):

@@ -45,20 +45,22 @@ class Subtitles(PassageSource):
         return f"subtitle-{_VERSION}"
 
     def fingerprint(self, media: Media) -> str:
-        """Return the name, size and time of the last change of each subtitle file of the video."""
+        """Return the name, size, time of the last change and access of each subtitle file of the video."""
         states = []
         for path in self.files(media.path):
             try:
                 status = path.stat()
             except OSError:
                 continue
-            states.append(f"{path.name} {status.st_size} {status.st_mtime_ns}")
+            access = "" if os.access(path, os.R_OK) else " unreadable"
+            states.append(f"{path.name} {status.st_size} {status.st_mtime_ns}{access}")
         return "\n".join(states)
 
     def read(self, media: Media, report: ReadingReport) -> Iterator[Passage]:
         """Yield the passages of all tracks, one track after another: first the streams, then the files.
 
-        A subtitle file that cannot be read, or has an unsupported format, causes a warning.
+        A subtitle file that cannot be read, or has an unsupported format, causes a warning. If it was read earlier, its
+        passages are kept.
         """
         reader = self._reader if media.decoder is None else SubtitleReader(media.decoder)
         if media.path.is_file():
@@ -72,7 +74,7 @@ class Subtitles(PassageSource):
                 for cue in reader.read_file(path, language, report.progress):
                     yield self._passage(cue, language, path.name)
             except VideoError as error:
-                report.warn(str(error))
+                report.warn_unread(path.name, str(error))
             else:
                 for fault in reader.faults:
                     report.warn(f"{shown(path)}: {fault}")

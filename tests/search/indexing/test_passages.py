@@ -92,6 +92,31 @@ def test_changed_and_removed_subtitle_files_are_read_again(lib, folder):
     assert lib.engine.view().passages is None
 
 
+def test_passages_of_an_unreadable_file_are_kept_and_each_run_warns(lib, folder):
+    (folder / "sea.de.srt").write_text(SRT.replace("today", "heute"))
+    lib.index(folder)
+    (folder / "sea.en.srt").write_bytes(b"\0\1" * 900)
+    (folder / "sea.de.srt").write_text(SRT.replace("today", "morgen"))
+    for _ in range(2):
+        report = lib.index(folder)
+        assert len(report.warnings) == 1
+        assert "sea.en.srt" in report.warnings[0].reason
+        assert sorted(texts(lib)) == ["We made budget cuts morgen.", "We made budget cuts today."]
+    assert (report.passages, report.removed_passages) == ({}, {}), "nothing is read again"
+    (folder / "sea.de.srt").unlink()
+    (folder / "sea.en.srt").write_bytes(b"")
+    assert len(lib.index(folder).warnings) == 1
+    assert texts(lib) == ["We made budget cuts today."]
+    (folder / "sea.en.srt").write_text(SRT.replace("today", "tomorrow"))
+    assert lib.index(folder).warnings == []
+    assert texts(lib) == ["We made budget cuts tomorrow."]
+    (folder / "sea.en.srt").write_bytes(b"")
+    lib.index(folder)
+    (folder / "sea.en.srt").unlink()
+    assert lib.index(folder).warnings == []
+    assert texts(lib) == []
+
+
 def test_without_subtitles_nothing_is_read_until_they_are_turned_on(encoder, folder, tmp_path):
     library = untrimmed.open(tmp_path / "other")
     library.index(folder, sources={"subtitle": None})

@@ -6,7 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -85,6 +85,9 @@ class PassageReader:
                     reading = self._reading(record, source, media)
                     previous = known.get((record.video_id, source.name))
                     if previous is not None and _state(previous) == _state(reading):
+                        if previous.unread:
+                            warnings = tuple(previous.unread.splitlines())
+                            self.on_step(PassageStep(record, source.name, warnings=warnings))
                         continue
                     if source.name not in checked:
                         source.check()
@@ -139,15 +142,22 @@ class PassageReader:
                 count = counted(late, "passage")
                 report.warn(f"left out {count} ({source.name}) after the end of the video")
 
-        passages = self._with_vectors(sentences_of(inside()))
+        def sentences() -> Iterator[Sentence]:
+            yield from sentences_of(inside())
+            if previous is not None and previous.content_hash == record.content_hash and report.unread:
+                for match in self.table.read([record.video_id]):
+                    if match.reading_id == previous.reading_id and match.sentence.passage.track in report.unread:
+                        yield match.sentence
+
+        passages = self._with_vectors(sentences())
         if (first := next(passages, None)) is None:
-            reading = replace(reading, warnings=tuple(report.warnings))
+            reading = reading.with_report(report)
             self._empty.append((reading, previous))
             if len(self._empty) == _EMPTY_READINGS or time.monotonic() - self._emptied_at > _EMPTY_READINGS_S:
                 self._commit_empty()
         else:
             replaces = [] if previous is None else [previous.reading_id]
-            reading = self.table.put(reading, itertools.chain([first], passages), replaces, report.warnings)
+            reading = self.table.put(reading, itertools.chain([first], passages), report, replaces)
         count = reading.num_passages
         removed = 0 if previous is None else max(0, previous.num_passages - count)
         self.on_step(PassageStep(record, source.name, record.duration_s, count, removed, reading.warnings))

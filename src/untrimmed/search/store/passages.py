@@ -36,6 +36,7 @@ from untrimmed.search.store.records import PASSAGES, RESTORE, VideoRecord
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from untrimmed.passages.source import ReadingReport
     from untrimmed.search.store.lance import lance
 
 # Only this many sentences of a reading get vectors; later ones are found only by words. This limits time and memory for
@@ -232,14 +233,14 @@ class PassageTable(LanceTable):
         self,
         reading: StoredReading,
         passages: Iterable[StoredPassage],
+        report: ReadingReport,
         replaces: Collection[str] = (),
-        warnings: Sequence[str] = (),
     ) -> StoredReading:
         """Add a reading with its passages and remove the readings with the ids in `replaces`.
 
-        Returns the reading with its number of passages and the warnings. Passages are written while they are read, so
-        any number of them needs little memory. If reading them raises an error, nothing is committed. `warnings` may
-        grow while passages are read.
+        Returns the reading with its number of passages and the warnings of the report, which may grow while passages
+        are read. Passages are written while they are read, so any number of them needs little memory. If reading them
+        raises an error, nothing is committed.
         """
         number = 0
 
@@ -252,7 +253,7 @@ class PassageTable(LanceTable):
                 if len(rows) == _ROWS_AT_A_TIME:
                     yield _table(rows)
                     rows = []
-            reading = replace(reading, num_passages=number, warnings=tuple(warnings))
+            reading = replace(reading, num_passages=number).with_report(report)
             yield _table([*rows, _mark(reading)])
 
         self.put_rows(tables(), replaces)

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from untrimmed.passages.passage import TextMode
 from untrimmed.search.store.records import PASSAGES, READINGS_COPY, newest_commit, read_copy, version_of, write_copy
+
+if TYPE_CHECKING:
+    from untrimmed.passages.source import ReadingReport
 
 
 def new_reading_id() -> str:
@@ -37,9 +40,14 @@ class StoredReading:
     fingerprint: str = ""  # `PassageSource.fingerprint` of the files beside the video
     num_passages: int = 0
     warnings: tuple[str, ...] = ()
+    unread: str = ""  # the warnings about files that could not be read, one per line
     read_at: float = 0.0
     words_version: int = 1  # `WORDS_VERSION` when the words were indexed; older libraries do not store it
     reading_id: str = field(default_factory=new_reading_id)
+
+    def with_report(self, report: ReadingReport) -> StoredReading:
+        """Return the reading with the warnings of a report."""
+        return replace(self, warnings=tuple(report.warnings), unread="\n".join(report.unread.values()))
 
 
 def read_readings_copy(folder: Path, commit: list[Any] | None) -> list[StoredReading] | None:
