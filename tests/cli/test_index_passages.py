@@ -5,7 +5,7 @@ import pytest
 import untrimmed
 from tests.passages.test_speech import SmallRecogniser
 from tests.refusals import require_named
-from tests.toy import ToyEncoder
+from tests.toy import ToyEncoder, write_clip
 from tests.video.test_sound import tone, write_film
 from untrimmed.passages import screen, speech
 from untrimmed.passages.screen import ScreenLine
@@ -57,6 +57,18 @@ def test_sources_are_added_to_a_known_library(run, film, tmp_path, monkeypatch):
     monkeypatch.setattr(OneLine, "lines", None)
     monkeypatch.setattr(SmallRecogniser, "recognise", None)
     assert run("index", film)[0] == 0, "nothing is read again"
+
+
+def test_damage_is_reported_once_with_the_path_of_the_video(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(screen, "RapidReader", OneLine)
+    path = write_clip(tmp_path / "film.mp4", ["red", "blue", "green"])
+    data = bytearray(path.read_bytes())
+    start = len(data) * 3 // 10  # among the packets
+    data[start : start + 200] = bytes(200)
+    path.write_bytes(data)
+    code, out, err = run("index", path, "--screen-text")
+    (warning,) = [line for line in (out + err).splitlines() if line.startswith("warning")]
+    assert (code, warning.count("film.mp4")) == (0, 1)
 
 
 def test_settings_of_speech_that_are_not_named_stay(run, film, tmp_path):

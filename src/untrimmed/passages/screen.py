@@ -151,7 +151,7 @@ class ScreenText(PassageSource):
         from untrimmed.video.reader import Sampling, VideoReader
 
         if media.path.is_dir():
-            report.warn(f"{media.path}: screen text in folders of pictures is not read; make a video of the pictures")
+            report.warn("screen text in folders of pictures is not read; make a video of the pictures")
             return
         with VideoReader(sampling=Sampling(fps=_FPS), short_side=_SHORT_SIDE, batch_size=8) as reader:
             stream = reader.read(media.path)
@@ -163,7 +163,7 @@ class ScreenText(PassageSource):
 
             yield from passages_in(frames(), self._reader, lambda: stream.duration_s)
             for warning in stream.warnings:
-                report.warn(f"{media.path}: {warning}")
+                report.warn(warning)
 
     def close(self) -> None:
         """Release the models."""

@@ -74,7 +74,10 @@ class ReadingReport:
         self.on_progress(done_s)
 
     def warn(self, line: str) -> None:
-        """Add a warning of one line, which describes a problem and its fix. Equal warnings are listed once."""
+        """Add a warning of one line, which describes a problem and its fix. Equal warnings are listed once.
+
+        The line does not contain the video's path, because the path is printed before the line.
+        """
         if line not in self.warnings:
             self.warnings.append(line)
 

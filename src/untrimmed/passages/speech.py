@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from untrimmed.encoders.builtin.weights import PackagedFile
-from untrimmed.errors import ConfigError, EncoderError, nearest, one_line, shown
+from untrimmed.errors import ConfigError, EncoderError, nearest, one_line
 from untrimmed.passages.passage import Passage, Word
 from untrimmed.passages.source import Media, PassageSource, ReadingReport, register_source
 from untrimmed.passages.speech_model import DEFAULT_MODEL, INSTALL, LANGUAGES, locate_model, model_digest
@@ -189,10 +189,7 @@ class Speech(PassageSource):
         def find(samples: Samples) -> list[tuple[int, int]]:
             return [(span["start"], span["end"]) for span in get_speech_timestamps(samples, options)]
 
-        def warn(line: str) -> None:
-            report.warn(f"{shown(media.path)}: {line}")
-
-        pieces = _reported(self._sound.pieces(media.path, on_warning=warn), report)
+        pieces = _reported(self._sound.pieces(media.path, on_warning=report.warn), report)
         yield from _without_repeats(self._recognise(join_regions(find_regions(pieces, find))))
 
     def close(self) -> None:

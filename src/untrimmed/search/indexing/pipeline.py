@@ -347,9 +347,12 @@ class Indexer:
 
         def on_step(step: PassageStep) -> None:
             path = Path(step.record.path)
-            report.warnings += [Failure(path, line) for line in step.warnings]
+            # sources may find the damage that the record of the video already lists
+            known = step.record.warnings.split("; ")
+            report.warnings += [Failure(path, line) for line in step.warnings if line not in known]
             if step.failure:
-                report.warnings.append(Failure(path, f"its source {step.source!r} cannot be read ({step.failure})"))
+                reason = step.failure.removeprefix(f"{shown(path)}: ")
+                report.warnings.append(Failure(path, f"its source {step.source!r} cannot be read ({reason})"))
             elif step.passages is not None:
                 report.passages[step.source] = report.passages.get(step.source, 0) + step.passages
                 if step.removed:
