@@ -1,6 +1,7 @@
 """Subtitles inside videos and beside them become passages; hostile files do no harm."""
 
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -156,6 +157,7 @@ def test_a_file_without_cues_is_one_warning(clip, tmp_path, content):
     assert [passage.text for passage in passages] == ["other"]
     assert len(warnings) == 1
     assert "film.en.vtt" in warnings[0]
+    assert not re.search("copy|record", warnings[0]), "this advice is for videos"
 
 
 def test_links_pipes_and_folders_with_names_of_subtitles_do_not_block(clip, tmp_path):

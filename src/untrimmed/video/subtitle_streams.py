@@ -89,6 +89,8 @@ def file_cues(path: str, language: str, on_progress: Callable[[float], None]) ->
     Raises:
         MediaProblemError: The file is too large, is not text, or has no cue.
     """
+    if os.path.isfile(path) and not os.path.getsize(path):
+        raise MediaProblemError("is empty (0 bytes)", "save the subtitles again, or remove the file")
     descriptor = open_regular_file(path)
     with os.fdopen(descriptor, "rb") as file:
         size = os.fstat(descriptor).st_size
