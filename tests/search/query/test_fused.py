@@ -122,6 +122,18 @@ def test_modes_restrict_the_search(lib, plain):
     assert (list(nothing), len(nothing.warnings)) == ([], 1)
 
 
+@pytest.mark.parametrize("query", [Query("budget", modes=("written",)), Query("blue", written="budget")])
+def test_a_mode_without_any_passage_is_named_with_the_way_to_add_it(lib, query):
+    hits = lib.search(query)
+    assert (list(hits), len(hits.warnings)) == ([], 1)
+    assert "--screen-text" in hits.warnings[0]
+
+
+def test_both_text_modes_are_named_if_both_are_missing(plain):
+    warnings = plain.search(Query("budget", modes=("said", "written"))).warnings
+    assert [option in line for option, line in zip(("--speech", "--screen-text"), warnings, strict=True)] == [True] * 2
+
+
 def test_where_picture_and_speech_agree_their_intersection_is_first(lib):
     hit = lib.search(Query("blue", said="whale"))[0]
     moment = hit.moments[0]
@@ -195,7 +207,7 @@ def test_the_relevance_obeys_the_modes(lib, plain):
         assert hit.curve[:4] == (0, 0, 0, 0)
         assert hit.curve[4] == pytest.approx(values.max(), abs=1e-4)
     assert lib.relevance(Query("penguin", modes=("said",)), sea)[1].tolist() == [0, 0]
-    with pytest.raises(ConfigError, match="no passages"):
+    with pytest.raises(ConfigError, match="--speech"):
         plain.relevance(Query("blue", modes=("said",)), sea)
 
 

@@ -21,7 +21,7 @@ from jaxtyping import Float, UInt8
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import ConfigError, UnknownNameError, UntrimmedError, require_type
 from untrimmed.moments.peaks import smoothed, spacing_s
-from untrimmed.passages.passage import TEXT_MODES
+from untrimmed.passages.passage import TEXT_MODES, TextMode
 from untrimmed.search.corpora.corpus import Corpus, PreparedQuery
 from untrimmed.search.corpora.engine import FRAMES, TRAINING_FREE, View
 from untrimmed.search.query.combination import CombinedQuery, Exclusion, Term
@@ -42,7 +42,10 @@ _DISPLAY_SMOOTHING_S = 0.5
 _TINY = 1e-6  # a sum of unit vectors counts as zero if it is shorter than this
 # number of videos from which the median and the spread of a query's scores are estimated
 _SAMPLE_SIZE = 64
-_NO_PASSAGES = "the library has no passages; index videos with subtitles, or see: untrimmed index --help"
+_NO_PASSAGES: dict[TextMode, str] = {
+    "said": "no subtitles or speech have been read; index again with subtitle files, or run: untrimmed index --speech",
+    "written": "no screen text has been read; to read it, run: untrimmed index --screen-text",
+}
 
 Vector = Float[np.ndarray, " D"]
 
@@ -122,8 +125,8 @@ def answer(
     """
     among = _among(view, query.filters, within)
     passages = _passages_to_search(view, query, cutoff)
-    if passages is None and query.needs_passages:
-        return Hits([], [_NO_PASSAGES])
+    if missing := _missing_passages(view, query):
+        return Hits([], missing)
     encoded = _EncodedQuery.of(query, view, encoder)
     warnings = list(encoded.warnings)
     if among is not None and not among:
@@ -214,6 +217,16 @@ def _passages_to_search(view: View, query: Query, cutoff: Cutoff) -> PassagesVie
     return view.passages if is_searched else None
 
 
+def _missing_passages(view: View, query: Query) -> list[str]:
+    """Return how to add passages, if a text of the query must match a passage and the library has none of its modes."""
+    needed: list[tuple[TextMode, ...]] = [(mode,) for mode in TEXT_MODES if getattr(query, mode)]
+    if query.text and query.modes and "seen" not in query.modes:
+        needed.append(tuple(mode for mode in TEXT_MODES if mode in query.modes))
+    present = frozenset() if view.passages is None else view.passages.modes
+    missing = (mode for modes in needed if not present.intersection(modes) for mode in modes)
+    return [_NO_PASSAGES[mode] for mode in dict.fromkeys(missing)]
+
+
 def _text_parts(
     query: Query, encoded: _EncodedQuery, encoder: LockedEncoder, *, is_required: bool
 ) -> tuple[TextPart, ...]:
@@ -291,7 +304,7 @@ def relevance(
     if not (encoded.is_searchable and query.is_seen):
         passages = _passages_to_search(view, query, Cutoff())
         if passages is None:
-            raise ConfigError(_NO_PASSAGES if query.needs_passages else "; ".join(encoded.warnings))
+            raise ConfigError("; ".join(_missing_passages(view, query) or encoded.warnings))
         from untrimmed.search.query.fused import FusedQuery  # an import that most libraries do not need
 
         parts = _text_parts(query, encoded, encoder, is_required=True)
