@@ -20,7 +20,7 @@ PAGE = ROOT / "docs" / "research.md"
 SCRIPT = ROOT / "examples" / "research.sh"
 TRANSCRIPT = re.compile(r"(?ms)^```\n(?=\$ untrimmed)(?P<lines>.*?)^```\n")
 COMMAND = re.compile(r"(?m)^\$ (?P<command>(?:.*\\\n)*.*)\n(?P<printed>(?:(?!\$ ).*\n)*)")
-FIGURE = re.compile(r"[0-9a-f]{12}\b|< ?[\d.]+|[-+]?\d+(?:[.:]\d+)*")
+FIGURE = re.compile(r"[0-9a-f]{12}\b|< ?[\d.]+|[-+]?(?<![a-z])\d+(?:[.:]\d+)*")
 
 
 def run_script() -> str:
