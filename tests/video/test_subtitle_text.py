@@ -69,6 +69,25 @@ def test_the_language_in_a_name_helps_with_short_files(cues, encoding, language)
     assert read(srt(cues).encode(encoding), language=language)[0] == cues
 
 
+@pytest.mark.parametrize("text", ["東京に行きます", "はい", "そうですか。分かりました。"])
+@pytest.mark.parametrize("encoding", ["cp932", "euc_jp"])
+def test_short_japanese_text_is_not_read_as_korean(text, encoding):
+    cues, faults = read(srt([(0, 900, text)]).encode(encoding))
+    assert cues == [(0, 900, text)]
+    assert faults.is_encoding_uncertain, "the bytes are also valid in other encodings"
+
+
+@pytest.mark.parametrize(("cues", "encoding"), [(RUSSIAN, "cp1251"), (GERMAN, "cp1252"), (JAPANESE, "cp932")])
+def test_an_encoding_is_certain_if_no_other_is_likely(cues, encoding):
+    assert not read(srt(cues).encode(encoding))[1].is_encoding_uncertain
+
+
+@pytest.mark.parametrize(("text", "encoding"), [("Привет", "cp1251"), ("你好", "gb18030"), ("네", "cp949")])
+def test_a_guess_is_reported(text, encoding):
+    assert read(srt([(0, 900, text)]).encode(encoding))[1].is_encoding_uncertain
+    assert not read(srt([(0, 900, text)]))[1].is_encoding_uncertain
+
+
 FORMS = {
     "carriage returns and line feeds": (srt(ENGLISH, "\r\n"), ".srt"),
     "carriage returns": (srt(ENGLISH, "\r"), ".srt"),
@@ -154,7 +173,7 @@ def test_a_damaged_byte_is_replaced_and_reported():
     content = srt(RUSSIAN).encode()
     cues, faults = read(content[:60] + b"\xff" + content[60:])
     assert [cue[:2] for cue in cues] == [cue[:2] for cue in RUSSIAN]
-    assert faults.has_replaced_bytes
+    assert faults.is_encoding_uncertain
 
 
 @settings(max_examples=60, deadline=None)

@@ -345,9 +345,9 @@ class SubtitleReader:
                     self.faults.append(
                         f"{counted(message['broken'], 'cue')} left out, because the times cannot be read"
                     )
-                if message["has_replaced_bytes"]:
+                if message["is_encoding_uncertain"]:
                     self.faults.append(
-                        "some characters are replaced, because the file's encoding is unknown; save the file as UTF-8"
+                        "some characters may be wrong, because the file's encoding is unknown; save the file as UTF-8"
                     )
             else:
                 yield from (SubtitleCue(start / 1000, end / 1000, text) for start, end, text in message["cues"])

@@ -12,7 +12,10 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+if TYPE_CHECKING:
+    from charset_normalizer import CharsetMatch
 
 MAX_LINE = 10_000
 MAX_CUE = 4_000  # characters
@@ -50,6 +53,9 @@ _LIKELY = [
     *("cp1252", "cp1251", "cp1250", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp874"),
     *("koi8_r", "gb18030", "big5", "cp932", "euc_jp", "cp949"),
 ]
+# two guesses of the encoding are about as likely if their measures of charset-normalizer differ by at most this
+_SAME_CHAOS = 0.1
+_SAME_COHERENCE = 0.1
 
 _TIME = r"-?\d{1,4}(?:\s*:\s*\d{1,2}){0,2}\s*(?:[.,:]\s*\d{1,3})?"
 _TIMING = re.compile(rf"^\s*({_TIME})\s*-{{1,2}}\s*>\s*({_TIME})(?:\s|$)")
@@ -71,10 +77,10 @@ class Cue(NamedTuple):
 
 @dataclass
 class Faults:
-    """The number of cues with unreadable times, which are left out, and whether invalid bytes were replaced."""
+    """The number of cues with unreadable times, which are left out, and whether the encoding may be wrong."""
 
     broken: int = 0
-    has_replaced_bytes: bool = False
+    is_encoding_uncertain: bool = False
 
 
 class EncodingUnknownError(Exception):
@@ -86,8 +92,8 @@ def read_cues(file: BinaryIO, suffix: str, language: str, faults: Faults) -> Ite
 
     Raises: EncodingUnknownError if the file is not text.
     """
-    encoding, is_exact = detect_encoding(file, language)
-    faults.has_replaced_bytes = not is_exact
+    encoding, is_certain = detect_encoding(file, language)
+    faults.is_encoding_uncertain = not is_certain
     file.seek(0)
     reader = codecs.getreader(encoding)(file, "replace")
     lines = _lines(reader)
@@ -115,7 +121,9 @@ def _lines(reader: codecs.StreamReader) -> Iterator[str]:
 
 
 def detect_encoding(file: BinaryIO, language: str = "") -> tuple[str, bool]:
-    """Return the encoding of a text file, and whether all its bytes are valid in it.
+    """Return the encoding of a text file, and whether it is certain.
+
+    It is uncertain if some bytes are invalid, or if another encoding gives another text that is about as likely.
 
     Raises: EncodingUnknownError if the file is not text.
     """
@@ -153,8 +161,33 @@ def detect_encoding(file: BinaryIO, language: str = "") -> tuple[str, bool]:
         return "utf-8", False
     from charset_normalizer import from_bytes  # only few files need it
 
-    best = from_bytes(sample, steps=8, chunk_size=2048, cp_isolation=_LIKELY).best()
-    return (best.encoding, True) if best is not None else ("cp1252", False)
+    matches = list(from_bytes(sample, steps=8, chunk_size=2048, cp_isolation=_LIKELY))
+    if not matches:
+        return "cp1252", False
+    least = min(match.chaos for match in matches)
+    best = max(
+        (match for match in matches if match.chaos <= least + _SAME_CHAOS),
+        key=lambda match: (
+            _is_japanese(match),
+            -match.chaos,
+            match.coherence,
+            match.multi_byte_usage,
+            -_LIKELY.index(match.encoding),
+        ),
+    )
+    rivals = [
+        match
+        for match in matches
+        if match.chaos <= best.chaos + _SAME_CHAOS and match.coherence >= best.coherence - _SAME_COHERENCE
+    ]
+    return best.encoding, rivals == [best]
+
+
+def _is_japanese(match: CharsetMatch) -> bool:
+    """Whether a text in a Japanese encoding has kana. The same bytes are often valid, but unusual, Korean."""
+    characters = [character for character in str(match) if ord(character) > 127]
+    kana = sum("\u3041" <= character <= "\u30ff" for character in characters)
+    return match.encoding in ("cp932", "euc_jp") and kana * 5 > len(characters)
 
 
 def _is_almost_utf8(sample: bytes) -> bool:
