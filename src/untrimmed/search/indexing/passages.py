@@ -27,6 +27,10 @@ from untrimmed.search.store.table import VideoIndex
 from untrimmed.video.reader import VideoReader
 
 _SENTENCES_AT_A_TIME = 256  # number of sentences that are encoded together
+# From each source, at most this many passages of a video are stored, plus this many per second of the video. A hostile
+# file may have millions of subtitles. A film has about one in two seconds.
+_MAX_PASSAGES = 1000
+_MAX_PASSAGES_PER_S = 20
 # readings without passages are committed together, after this number of readings or this time
 _EMPTY_READINGS = 256
 _EMPTY_READINGS_S = 10.0
@@ -132,15 +136,20 @@ class PassageReader:
         report = ReadingReport(lambda done_s: self.on_step(PassageStep(record, source.name, done_s)))
 
         def inside() -> Iterator[Passage]:
-            late = 0
+            count = late = 0
+            limit = _MAX_PASSAGES + round(_MAX_PASSAGES_PER_S * record.duration_s)
             for passage in source.read(media, report):
-                if passage.start_s < record.duration_s or not record.duration_s:
-                    yield passage
-                else:
+                if record.duration_s and passage.start_s >= record.duration_s:
                     late += 1
+                    continue
+                count += 1
+                if count <= limit:
+                    yield passage
             if late:
-                count = counted(late, "passage")
-                report.warn(f"left out {count} ({source.name}) after the end of the video")
+                report.warn(f"left out {counted(late, 'passage')} ({source.name}) after the end of the video")
+            if count > limit:
+                excess = counted(count - limit, "passage")
+                report.warn(f"left out {excess} ({source.name}), because the video has more than {limit}")
 
         def sentences() -> Iterator[Sentence]:
             yield from sentences_of(inside())
@@ -149,7 +158,7 @@ class PassageReader:
                     if match.reading_id == previous.reading_id and match.sentence.passage.track in report.unread:
                         yield match.sentence
 
-        passages = self._with_vectors(sentences())
+        passages = self._with_vectors(sentences(), report)
         if (first := next(passages, None)) is None:
             reading = reading.with_report(report)
             self._empty.append((reading, previous))
@@ -162,10 +171,11 @@ class PassageReader:
         removed = 0 if previous is None else max(0, previous.num_passages - count)
         self.on_step(PassageStep(record, source.name, record.duration_s, count, removed, reading.warnings))
 
-    def _with_vectors(self, sentences: Iterator[Sentence]) -> Iterator[StoredPassage]:
+    def _with_vectors(self, sentences: Iterator[Sentence], report: ReadingReport) -> Iterator[StoredPassage]:
         count = 0
         while batch := list(itertools.islice(sentences, _SENTENCES_AT_A_TIME)):
             count += len(batch)
+            report.progress(batch[0].passage.start_s)
             if isinstance(self.encoder, ClipEncoder) or count > MAX_VECTORS:
                 vectors: Sequence[np.ndarray] = [np.empty(0, np.float16)] * len(batch)
             else:
