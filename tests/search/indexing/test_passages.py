@@ -15,6 +15,7 @@ from untrimmed.passages.source import PassageSource, register_source
 from untrimmed.passages.words import TextQuery
 from untrimmed.search.indexing import passages as indexing_passages
 from untrimmed.search.store import passages as store_passages
+from untrimmed.search.store.lance import write_fragments
 from untrimmed.search.store.listing import read_readings
 from untrimmed.search.store.passages import PassageTable
 from untrimmed.search.store.records import PASSAGES, READINGS_COPY
@@ -131,6 +132,19 @@ def test_passages_beyond_a_generous_rate_are_left_out(lib, folder, monkeypatch):
     assert f"left out {100 - limit} passages" in warning.reason
     assert any(step.state == "reading" and step.done_s >= 1 for step in steps)
     assert lib.index(folder).passages == {}
+
+
+@pytest.mark.parametrize("clean", [lambda lib, folder: lib.repair(), lambda lib, folder: lib.index(folder)])
+def test_files_that_a_killed_process_has_left_are_removed(lib, folder, clean):
+    data = lib.folder / PASSAGES / "data"
+    table = PassageTable(lib.folder)._open_table()
+    write_fragments(table.to_table(), table.uri, mode="append")
+    before = set(data.iterdir())
+    left = max(before, key=lambda path: path.stat().st_mtime_ns)
+    (folder / "sun.vtt").write_text("WEBVTT\n\n00:01.000 --> 00:02.000\nThe sun rises\n")
+    clean(lib, folder)
+    assert before - set(data.iterdir()) == {left}
+    assert "We made budget cuts today." in texts(lib)
 
 
 def test_without_subtitles_nothing_is_read_until_they_are_turned_on(encoder, folder, tmp_path):

@@ -105,8 +105,18 @@ class LanceTable:
         if (table := self._open_table()) is not None:
             with self._guarded("written to"), ignored_conflicts():
                 table.optimize.compact_files(target_rows_per_fragment=self.rows_per_fragment)
-                table.cleanup_old_versions(_KEEP_VERSIONS)
+        self.clean()
         self._commits = 0
+
+    def clean(self) -> None:
+        """Remove old versions. For a library in a folder, also remove the files that killed processes have left."""
+        from untrimmed.search.store.lance import ignored_conflicts
+
+        if (table := self._open_table()) is not None:
+            # In a folder, nobody else writes, because this process holds the lock. Then each file that no version
+            # contains is left over. In a bucket, another machine may be writing it.
+            with self._guarded("written to"), ignored_conflicts():
+                table.cleanup_old_versions(_KEEP_VERSIONS, delete_unverified=self._options is None)
 
     @contextlib.contextmanager
     def _guarded(self, action: str) -> Iterator[None]:
