@@ -122,6 +122,11 @@ def test_modes_restrict_the_search(lib, plain):
     assert (list(nothing), len(nothing.warnings)) == ([], 1)
 
 
+def test_excluded_sentences_are_compared_with_pictures_only(lib):
+    hits = lib.search(Query("blue", without=('"budget cuts"',)))
+    assert [(hit.video, hit.score) for hit in hits] == [(hit.video, hit.score) for hit in lib.search("blue")]
+
+
 @pytest.mark.parametrize("query", [Query("budget", modes=("written",)), Query("blue", written="budget")])
 def test_a_mode_without_any_passage_is_named_with_the_way_to_add_it(lib, query):
     hits = lib.search(query)

@@ -263,7 +263,9 @@ class Query:
 
     text: Annotated[str, Spec("Describe what the moment shows.", "TEXT", service_maximum=LONGEST_TEXT)] = ""
     _: KW_ONLY
-    then: Annotated[str, Spec("What happens next in the same video.", "TEXT", service_maximum=LONGEST_TEXT)] = ""
+    then: Annotated[
+        str, Spec("What the picture shows next in the same video.", "TEXT", service_maximum=LONGEST_TEXT)
+    ] = ""
     within_s: Annotated[
         float,
         Spec(
@@ -274,7 +276,7 @@ class Query:
             unit="s",
         ),
     ] = 60.0
-    without: Annotated[tuple[str, ...], Spec("What the moment must not show.", "--not TEXT", maximum=_MAX_PARTS)] = ()
+    without: Annotated[tuple[str, ...], Spec("What the picture must not show.", "--not TEXT", maximum=_MAX_PARTS)] = ()
     without_in: Annotated[
         WithoutIn, Spec("Avoid videos with an unwanted scene anywhere, not only in the moment.", "--nowhere")
     ] = "shot"
