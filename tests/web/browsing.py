@@ -61,7 +61,8 @@ def with_first_playing(visit):
     with page.expect_response(lambda response: "/edges?" in response.url) as edges:
         page.keyboard.press("Enter")
     page.wait_for_selector("video")
-    until(page, "end => new URLSearchParams(location.search).get('e') === end", f"{edges.value.json()['end_s']:.3f}")
+    end = "Number(new URLSearchParams(location.search).get('e'))"
+    until(page, f"end_s => Math.abs({end} - end_s) < 1e-6", edges.value.json()["end_s"])
     return page
 
 

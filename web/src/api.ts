@@ -109,12 +109,14 @@ export const overview = (id: string, pictures: number) => `/api/videos/${id}/thu
 /** A span with its edges at the exact cuts. */
 export const edges = (id: string, { start_s, end_s }: Span) =>
   get<Span>(`/api/videos/${id}/edges?start_s=${start_s}&end_s=${end_s}`)
+/** Seconds rounded to microseconds: milliseconds would lose frames of 59.94 frames per second. */
+export const exact = (time_s: number) => String(Number(time_s.toFixed(6)))
 /** The address of a span as an MP4 file. */
 export const clip = (id: string, { start_s, end_s }: Span) =>
-  `/api/videos/${id}/clip?start_s=${start_s.toFixed(3)}&end_s=${end_s.toFixed(3)}`
+  `/api/videos/${id}/clip?start_s=${exact(start_s)}&end_s=${exact(end_s)}`
 /** The address of a span in a form that browsers play. */
 export const proxy = (id: string, { start_s, end_s }: Span) =>
-  `/api/videos/${id}/proxy?start_s=${start_s.toFixed(6)}&end_s=${end_s.toFixed(6)}`
+  `/api/videos/${id}/proxy?start_s=${exact(start_s)}&end_s=${exact(end_s)}`
 export const media = (id: string) => `/api/videos/${id}/media`
 
 /** Export moments to a file. */

@@ -570,8 +570,8 @@ class Session {
     }
     if (open) {
       parameters.set('v', open.video_id)
-      parameters.set('s', open.start_s.toFixed(3))
-      parameters.set('e', open.end_s.toFixed(3))
+      parameters.set('s', api.exact(open.start_s))
+      parameters.set('e', api.exact(open.end_s))
     }
     return `/${parameters.size ? `?${parameters}` : ''}`
   }

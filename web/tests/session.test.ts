@@ -69,7 +69,7 @@ describe('playback', () => {
     session.step(1)
     session.playChosen()
     expect(session.open).toMatchObject({ start_s: 10 })
-    expect([entries.length, entries.at(-1)]).toEqual([length, `/?q=a+dog&view=video&v=${ID}&s=10.000&e=12.000`])
+    expect([entries.length, entries.at(-1)]).toEqual([length, `/?q=a+dog&view=video&v=${ID}&s=10&e=12`])
   })
 })
 
@@ -183,6 +183,14 @@ describe('address', () => {
     await session.read()
     expect(session.open).toMatchObject({ video_id: ID, video: 'known.mp4', start_s, end_s })
   })
+  it('keeps the times of a moment to a microsecond', async () => {
+    const [start_s, end_s] = [100, 200].map((frame) => (frame * 1001) / 60000)
+    await session.view({ video_id: ID, start_s, end_s })
+    expect(entries.at(-1)).toMatch(/&s=1.668333&e=3.336667$/)
+    await session.read()
+    expect(session.open!.start_s).toBeCloseTo(start_s, 6)
+    expect(session.open!.end_s).toBeCloseTo(end_s, 6)
+  })
   it('keeps what is typed as one entry until it is valid', async () => {
     for (const text of ['a', 'a d', 'a dog']) {
       session.text = text
@@ -238,7 +246,7 @@ describe('selection', () => {
     expect(session.open).toMatchObject({ start_s: 1.96, end_s: 2 })
     session.trim('end_s', 100, 0.04)
     expect(session.open).toMatchObject({ end_s: 60 })
-    expect(entries.at(-1)).toContain('e=60.000')
+    expect(entries.at(-1)).toMatch(/e=60$/)
   })
   it('marks a start after the end, or an end before the start, by moving the other edge as well', () => {
     session.show(0, 1)
@@ -253,7 +261,7 @@ describe('selection', () => {
     session.show(0, 1)
     const { length } = entries
     session.trim('end_s', 12.5, 0.04)
-    expect([entries.length, entries.at(-1)]).toEqual([length, `/?q=x&view=video&v=${ID}&s=10.000&e=12.500`])
+    expect([entries.length, entries.at(-1)]).toEqual([length, `/?q=x&view=video&v=${ID}&s=10&e=12.5`])
   })
   it('judges a moment, takes the judgement back, and replaces one with other edges', async () => {
     const moment = { video: 'a', video_id: ID, start_s: 0, end_s: 2 }
