@@ -27,12 +27,16 @@ export class Playback {
   #before = 0 // time of the last frame of the screen
   #movedAt = 0 // when the position changed last
 
-  /** Control this element, whose media begins at `offset_s` of the file. Returns a function that lets go of it. */
+  /** Control this element, whose media begins at `offset_s` of the file. It plays if the element before it did.
+   *
+   * Returns a function that lets go of it.
+   */
   attach(video: HTMLVideoElement, offset_s = 0): () => void {
     this.#video = video
     this.#offset_s = offset_s
     video.muted = this.isMuted
     this.status = 'loading'
+    if (this.#isMeant) this.#run(this.speed)
     let request = requestAnimationFrame(function tick(this: Playback, now: number) {
       this.#tick(now)
       request = requestAnimationFrame(tick.bind(this))
@@ -122,6 +126,7 @@ export class Playback {
     } else if (loop && !video.paused && at_s < loop.start_s - BEFORE_LOOP_S) this.seek(loop.start_s)
   }
   #read(video: HTMLVideoElement, now: number): void {
+    if (video.paused && !video.ended && !this.#isBackwards) this.#isMeant = false // the browser paused it
     this.isRunning = this.#isRunning()
     const isLate = now - this.#movedAt > STALL_MS
     if (video.error) this.status = 'failed'
