@@ -2,6 +2,12 @@
 
 import pytest
 
+import untrimmed
+from tests.toy import write_clip
+from tests.web.browsing import TILE, until
+from tests.web.conftest import load_toy, served
+from untrimmed.search import library as library_module
+
 pytestmark = pytest.mark.check
 
 PLAY = """address => new Promise((done, fail) => {
@@ -27,3 +33,27 @@ def test_a_browser_plays_a_proxy_of_a_file_that_it_cannot_decode(visit, library)
     page.wait_for_timeout(500)  # until the proxy has its final name
     duration_s, *_, seekable_s, sought_s = page.evaluate(PLAY, address)
     assert (seekable_s, sought_s) == (pytest.approx(duration_s), pytest.approx(1.5, abs=0.3))
+
+
+@pytest.fixture(scope="module")
+def movies(tmp_path_factory):
+    """The address of a library of two QuickTime files: one that browsers play, and one that they cannot decode."""
+    folder = tmp_path_factory.mktemp("movies")
+    write_clip(folder / "h264.mov", ["red", "white"], codec="libx264", size=(320, 180), fps=25)
+    write_clip(folder / "mpeg4.mov", ["blue", "white"], size=(320, 180), fps=25)
+    library = untrimmed.open(folder / "library")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library_module, "load_encoder", load_toy)
+        library.index(folder)
+    with served(library) as address:
+        yield address
+
+
+def test_a_quicktime_file_plays_without_a_proxy_if_the_browser_can_decode_it(visit, movies):
+    page = visit("?q=white", at=movies, trouble=True)
+    for name, is_proxy in (("h264.mov", False), ("mpeg4.mov", True)):
+        page.locator(f"{TILE}[aria-label^='{name}']").click()
+        until(page, "name => document.querySelector('video')?.ariaLabel === name", name)
+        until(page, "(video => video.videoWidth > 0 && video.currentTime > 0.5)(document.querySelector('video'))")
+        assert page.get_by_text("Proxy", exact=True).count() == is_proxy, name
+        assert page.evaluate("document.querySelector('[role=toolbar] [role=status]').textContent") == "Playing"

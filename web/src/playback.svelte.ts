@@ -126,7 +126,8 @@ export class Playback {
     } else if (loop && !video.paused && at_s < loop.start_s - BEFORE_LOOP_S) this.seek(loop.start_s)
   }
   #read(video: HTMLVideoElement, now: number): void {
-    if (video.paused && !video.ended && !this.#isBackwards) this.#isMeant = false // the browser paused it
+    const isOver = video.ended || video.error !== null // which pauses the element too
+    if (video.paused && !isOver && !this.#isBackwards) this.#isMeant = false // the browser paused it
     this.isRunning = this.#isRunning()
     const isLate = now - this.#movedAt > STALL_MS
     if (video.error) this.status = 'failed'

@@ -2,7 +2,7 @@ import { expect, it, vi } from 'vitest'
 
 const element = (currentTime: number) => {
   const video = {
-    currentTime, readyState: 4, seeking: false, ended: false, paused: true, playbackRate: 1,
+    currentTime, readyState: 4, seeking: false, ended: false, error: null, paused: true, playbackRate: 1,
     play: async () => void (video.paused = false),
     pause: () => (video.paused = true)
   }
