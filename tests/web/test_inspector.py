@@ -198,6 +198,28 @@ def test_j_k_l_play_stop_and_step(visit):
     until(page, f"{STATUS} === 'Paused'")
 
 
+def test_the_picture_fills_the_screen_and_the_controls_are_at_its_bottom(visit, shot):
+    page = open_sea(visit)
+    page.keyboard.press("k")
+    page.keyboard.press("f")
+    until(page, "document.fullscreenElement?.querySelector('video')?.clientHeight === innerHeight")
+    assert page.evaluate("document.querySelector('video').clientWidth === innerWidth")
+    pause = page.get_by_role("button", name="Play", exact=True)
+    shot(page, "full_screen")
+    pause.click()
+    until(page, f"{STATUS} === 'Playing'")
+    shot(page, "full_screen_pointer")
+    opacity = "getComputedStyle(document.querySelector('.side')).opacity"
+    assert page.evaluate(opacity) == "1"
+    page.mouse.move(600, 200)
+    until(page, f"{opacity} === '0'")
+    shot(page, "full_screen_playing")
+    page.mouse.click(600, 200)
+    until(page, f"{STATUS} === 'Paused' && {opacity} === '1'")
+    page.keyboard.press("f")
+    until(page, "!document.fullscreenElement && document.querySelector('video').clientHeight < innerHeight / 2")
+
+
 def test_i_and_o_trim_to_the_frame_on_screen(visit):
     page = open_sea(visit)
     page.keyboard.press("k")
