@@ -126,7 +126,7 @@ def test_a_proxy_plays_if_the_browser_cannot_decode_the_file(visit, shot):
     assert page.evaluate(STATUS) == "Paused"
     assert timecode(page) == "00:00:00:00"
     page.keyboard.press(".")
-    until(page, f"{TIMECODE} === '00:00:00:01'")
+    until(page, f"{TIMECODE} === '00:00:00:03'")  # 10 frames per second, counted at 30 as in exports
 
 
 def test_a_proxy_plays_from_the_peak(visit):

@@ -3,8 +3,22 @@
 /** The fields of a video that say how its frames are counted. */
 export interface Timing { frame_rate: string; has_variable_rate: boolean; start_timecode: string }
 
+type Rate = readonly [frames: number, seconds: number]
+
+const RATES: Rate[] = [[24000, 1001], [24, 1], [25, 1], [30000, 1001], [30, 1], [50, 1], [60000, 1001], [60, 1]] // that timecodes count
 const USUAL_RATE = 25 // step of files whose rate is unknown
 const ROUNDING = 0.05 // of a frame: containers round times to milliseconds
+
+/** The rate that timecodes of a file count: its own rate if there are timecodes of it, else the usual one for a timeline. */
+function countedRate(own: Rate): Rate {
+  const isMultiple = ([frames, seconds]: Rate, of: Rate) => (frames * of[1]) % (seconds * of[0]) === 0
+  const distance = ([frames, seconds]: Rate) => Math.abs(frames / seconds - own[0] / own[1])
+  return (
+    RATES.find((rate) => isMultiple(rate, own)) ??
+    [...RATES].reverse().find((rate) => isMultiple(own, rate)) ??
+    RATES.reduce((best, rate) => (distance(rate) < distance(best) ? rate : best))
+  )
+}
 
 const two = (value: number) => String(value).padStart(2, '0')
 
@@ -15,7 +29,9 @@ export class FrameClock {
   readonly isDrop: boolean
   readonly #frames: number // per `#seconds`
   readonly #seconds: number
+  readonly #counted: Rate // of timecodes
   readonly #base: number // timecodes per second
+  readonly #skipped: number // timecodes at the start of a minute
   readonly #start: number // frame of the start timecode
 
   constructor({ frame_rate, has_variable_rate, start_timecode }: Timing) {
@@ -24,8 +40,10 @@ export class FrameClock {
     this.isVariable = has_variable_rate
     this.#frames = this.isKnown ? frames : USUAL_RATE
     this.#seconds = this.isKnown ? seconds : 1
-    this.#base = Math.ceil(this.rate)
-    this.isDrop = start_timecode.includes(';') && this.#seconds === 1001 && [30000, 60000].includes(this.#frames)
+    this.#counted = countedRate([this.#frames, this.#seconds])
+    this.#base = Math.ceil(this.#counted[0] / this.#counted[1])
+    this.isDrop = start_timecode.includes(';') && this.#counted[1] === 1001 && this.#base % 30 === 0
+    this.#skipped = this.isDrop ? this.#base / 15 : 0
     this.#start = this.#frameOf(start_timecode)
   }
 
@@ -61,33 +79,40 @@ export class FrameClock {
   }
   /** The timecode of the frame that is on screen at a time: HH:MM:SS:FF, with `;` before the frames for drop frame. */
   at(time_s: number): string {
-    return this.isKnown ? this.timecode(this.#start + this.frameAt(time_s)) : clockTime(time_s)
+    return this.isKnown ? this.first(this.timeOf(this.frameAt(time_s))) : clockTime(time_s)
   }
   /** The timecode of a moment's first frame, which begins nearest to its start. */
   first(start_s: number): string {
-    return this.isKnown ? this.timecode(this.#start + this.nearest(start_s)) : clockTime(start_s)
+    return this.isKnown ? this.timecode(this.#start + this.#count(start_s)) : clockTime(start_s)
   }
   /** The timecode of a moment's last frame: its end is the start of the next one. */
   last(end_s: number): string {
-    return this.isKnown ? this.timecode(this.#start + Math.max(0, this.nearest(end_s) - 1)) : clockTime(end_s)
+    return this.isKnown ? this.timecode(this.#start + Math.max(0, this.#count(end_s) - 1)) : clockTime(end_s)
   }
   /** The number of frames of a moment, as HH:MM:SS:FF. */
   length(start_s: number, end_s: number): string {
-    return this.isKnown ? this.timecode(this.nearest(end_s) - this.nearest(start_s)) : clockTime(end_s - start_s)
+    return this.isKnown ? this.timecode(this.#count(end_s) - this.#count(start_s)) : clockTime(end_s - start_s)
   }
-  /** The timecode with this number. After 24 hours, timecodes start again at 0. */
+  /** The number of timecodes from the first frame to a time. */
+  #count(time_s: number): number {
+    return Math.max(0, Math.floor((time_s * this.#counted[0]) / this.#counted[1] + 0.5))
+  }
+  /** The number of frames before a timecode. The first numbers of each minute are skipped, except in every tenth minute. */
+  #frame(second: number, frames: number): number {
+    const minute = Math.floor(second / 60)
+    return second * this.#base + frames - this.#skipped * (minute - Math.floor(minute / 10))
+  }
+  /** The number of a frame, with the skipped numbers before it. */
+  #number(frame: number): number {
+    const perMinute = this.#base * 60 - this.#skipped
+    const perTenMinutes = perMinute * 10 + this.#skipped
+    const tens = Math.floor(frame / perTenMinutes)
+    const rest = frame % perTenMinutes
+    return frame + this.#skipped * (9 * tens + Math.max(0, Math.floor((rest - this.#skipped) / perMinute)))
+  }
+  /** The timecode with this number, at the rate that timecodes count. After 24 hours, timecodes start again at 0. */
   timecode(frame: number): string {
-    let number = frame
-    if (this.isDrop) {
-      // The first numbers of each minute are skipped, except in every tenth minute.
-      const skipped = this.#base / 15
-      const perMinute = this.#base * 60 - skipped
-      const perTenMinutes = perMinute * 10 + skipped
-      const tens = Math.floor(frame / perTenMinutes)
-      const rest = frame % perTenMinutes
-      number += skipped * (9 * tens + Math.max(0, Math.floor((rest - skipped) / perMinute)))
-    }
-    number %= this.#base * 86400
+    const number = this.#number(frame) % (this.#base * 86400)
     const seconds = Math.floor(number / this.#base)
     const parts = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, seconds % 60].map(two).join(':')
     return `${parts}${this.isDrop ? ';' : ':'}${two(number % this.#base)}`
@@ -97,10 +122,9 @@ export class FrameClock {
     const match = /^(\d\d):(\d\d):(\d\d)[:;](\d+)$/.exec(text)
     if (!match) return 0
     const [hours, minutes, seconds, frames] = match.slice(1).map(Number)
-    if (minutes > 59 || seconds > 59 || frames >= this.#base) return 0
-    const skipped = this.isDrop ? this.#base / 15 : 0
-    const minute = hours * 60 + minutes
-    return (minute * 60 + seconds) * this.#base + frames - skipped * (minute - Math.floor(minute / 10))
+    const own = Math.ceil(this.rate)
+    if (minutes > 59 || seconds > 59 || frames >= own) return 0
+    return this.#frame((hours * 60 + minutes) * 60 + seconds, Math.floor((frames * this.#base) / own))
   }
 }
 

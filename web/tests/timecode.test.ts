@@ -15,7 +15,7 @@ describe('timecode', () => {
     ['30000/1001', '00:00:00;00', 17981, '00:09:59;29'],
     ['30000/1001', '00:00:00;00', 17982, '00:10:00;00'],
     ['60000/1001', '00:00:00;00', 3600, '00:01:00;04'],
-    ['10', '', 25, '00:00:02:05'],
+    ['10', '', 25, '00:00:00:25'], // counted at 30 per second
     ['25', '', 25 * 86400 + 1, '00:00:00:01']
   ])('at %s frames (start %s), frame %d is %s', (rate, start, frame, expected) => {
     expect(clock(rate, start).timecode(frame)).toBe(expected)
@@ -30,6 +30,27 @@ describe('timecode', () => {
   ])('at %s frames from %s, the time %d s is %s', (rate, start, time_s, expected) => {
     expect(clock(rate, start).at(time_s)).toBe(expected)
   })
+})
+
+// Written by src/untrimmed/exports/counting.py for the span from 15.25 to 62.35 s.
+it.each([
+  ['25/2', '', '00:00:15:06', '00:01:02:08'],
+  ['10', '', '00:00:15:08', '00:01:02:10'],
+  ['15', '01:00:00:05', '01:00:15:18', '01:01:02:20'],
+  ['240', '', '00:00:15:15', '00:01:02:20'],
+  ['15/2', '', '00:00:15:08', '00:01:02:10'],
+  ['2997/100', '', '00:00:15:07', '00:01:02:08'],
+  ['48000/1001', '', '00:00:15:06', '00:01:02:06'],
+  ['18', '', '00:00:15:06', '00:01:02:06'],
+  ['120000/1001', '00:00:00;00', '00:00:15;14', '00:01:02;20']
+])('a moment at %s frames from %s has the timecodes of exports', (rate, start, first, last) => {
+  expect([clock(rate, start).first(15.25), clock(rate, start).last(62.35)]).toEqual([first, last])
+})
+it('shows the timecode of the start of a frame on screen', () => {
+  const frames = clock('25/2')
+  expect([0, 1, 2, 25].map((frame) => frames.at(frames.middleOf(frame)))).toEqual([
+    '00:00:00:00', '00:00:00:02', '00:00:00:04', '00:00:02:00'
+  ])
 })
 
 describe('frames', () => {
