@@ -48,13 +48,13 @@ export function reveal(view: View, at_s: number, duration_s: number): View {
 }
 
 const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200]
-const LABEL_WIDTH = 92 // pixels
+export const LABEL_WIDTH = 92 // pixels
 
-/** The times of labels of a view that is `width` pixels wide: whole seconds, or whole frames if it is close. */
+/** The times of labels of a view that is `width` pixels wide: whole seconds of the timecode, or whole frames if it is close. */
 export function ticks(view: View, width: number, clock: FrameClock): number[] {
   const step_s = (lengthOf(view) * LABEL_WIDTH) / Math.max(width, 1)
   const seconds = STEPS_S.find((step) => step >= step_s) ?? Math.ceil(step_s / 3600) * 3600
-  if (step_s > 0.5) return upTo(Math.ceil(view.from_s / seconds), (n) => n * seconds, view.to_s)
+  if (step_s > 0.5) return upTo(Math.ceil(clock.secondAt(view.from_s) / seconds), (n) => clock.timeOfSecond(n * seconds), view.to_s)
   const frames = Math.max(1, Math.ceil(step_s * clock.rate))
   return upTo(Math.ceil(clock.frameAt(view.from_s) / frames), (n) => clock.timeOf(n * frames), view.to_s)
 }

@@ -93,6 +93,16 @@ export class FrameClock {
   length(start_s: number, end_s: number): string {
     return this.isKnown ? this.timecode(this.#count(end_s) - this.#count(start_s)) : clockTime(end_s - start_s)
   }
+  /** The time at which a second of the timecode begins. */
+  timeOfSecond(second: number): number {
+    const isSkipped = second % 60 === 0 && second % 600 !== 0
+    const frame = this.#frame(second, isSkipped ? this.#skipped : 0) - this.#start
+    return (frame * this.#counted[1]) / this.#counted[0]
+  }
+  /** The timecode at a time, in seconds of the timecode. */
+  secondAt(time_s: number): number {
+    return this.#number(this.#start + Math.ceil((time_s * this.#counted[0]) / this.#counted[1] - ROUNDING)) / this.#base
+  }
   /** The number of timecodes from the first frame to a time. */
   #count(time_s: number): number {
     return Math.max(0, Math.floor((time_s * this.#counted[0]) / this.#counted[1] + 0.5))

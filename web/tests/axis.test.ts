@@ -57,6 +57,16 @@ describe('labels', () => {
       '00:00:01:05', '00:00:01:11', '00:00:01:17', '00:00:01:23'
     ])
   })
+  it.each([
+    ['60000/1001', '', { from_s: 0, to_s: 40 }, ['00:00:00:00', '00:00:10:00', '00:00:20:00', '00:00:30:00']],
+    ['60000/1001', '', { from_s: 10.001, to_s: 40 }, ['00:00:10:00', '00:00:20:00', '00:00:30:00']],
+    ['30000/1001', '00:00:55;00', { from_s: 0, to_s: 240 }, ['00:01:00;02', '00:02:00;02', '00:03:00;02', '00:04:00;02']],
+    ['25', '01:00:00:12', { from_s: 0, to_s: 40 }, ['01:00:10:00', '01:00:20:00', '01:00:30:00', '01:00:40:00']],
+    ['25/2', '', { from_s: 0, to_s: 5 }, ['00:00:00:00', '00:00:02:00', '00:00:04:00']]
+  ])('are round timecodes at %s frames from %s', (frame_rate, start_timecode, view, expected) => {
+    const frames = new FrameClock({ frame_rate, has_variable_rate: false, start_timecode })
+    expect(ticks(view, 420, frames).map((time_s) => frames.first(time_s))).toEqual(expected)
+  })
 })
 
 describe('pictures of the film strip', () => {
