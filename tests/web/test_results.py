@@ -4,7 +4,11 @@ import math
 
 import pytest
 
+import untrimmed
+from tests.toy import write_clip
 from tests.web.browsing import NAME, TILE, ask, tile_names, until, video_names
+from tests.web.conftest import VP9, load_toy, served
+from untrimmed.search import library as library_module
 from untrimmed.server.pictures import PictureDecoder
 
 pytestmark = pytest.mark.check
@@ -33,6 +37,29 @@ def test_pictures_fill_their_rows_without_bars(visit, world):
     page.keyboard.press("+")
     larger = page.locator(f"{TILE} .picture").first.bounding_box()
     assert larger["height"] > boxes[0]["height"]
+
+
+def test_labels_fit_narrow_pictures(visit, tmp_path, shot):
+    write_clip(tmp_path / "tall.webm", ["white", "red", "green"], **VP9 | {"size": (90, 160)})
+    write_clip(tmp_path / "wide.webm", ["white", "red", "green"], **VP9)
+    library = untrimmed.open(tmp_path / "library")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library_module, "load_encoder", load_toy)
+        library.index(tmp_path)
+    with served(library) as at:
+        for path in ("", "?q=white&then=green"):
+            for width in (1280, 390):
+                page = visit(path, at=at, width=width)
+                page.wait_for_selector(TILE)
+                shot(page, f"labels_{bool(path)}_{width}")
+                for tile in page.locator(f"{TILE} .picture").all():
+                    label, inset = tile.locator("> .time"), tile.locator(".then")
+                    assert label.bounding_box()["height"] < 20, "one line"
+                    assert label.evaluate("label => label.scrollWidth <= label.clientWidth"), "not cut off"
+                    if path:
+                        left, right = label.bounding_box(), inset.bounding_box()
+                        is_above = left["y"] + left["height"] <= right["y"]
+                        assert is_above or left["x"] + left["width"] <= right["x"]
 
 
 def test_a_video_is_one_card_that_unfolds_all_its_moments_in_time_order(visit):
