@@ -1,6 +1,6 @@
 // The filters that are shown as chips: their fields, what a chip says, and how to remove them.
 
-import { plain } from './api'
+import { clock, plain } from './api'
 import { MODE_NAMES } from './evidence'
 import { FILTERS } from './service'
 import { session } from './session.svelte'
@@ -20,9 +20,8 @@ export interface Filter { text: string; clear: () => void }
 
 const value = (name: string) => (session.isSet(name) ? session.fields[name] : null)
 
-/** A length such as 1:30 or 45 s. */
-const length = (time_s: number) =>
-  time_s < 60 ? `${time_s} s` : `${Math.floor(time_s / 60)}:${String(Math.round(time_s % 60)).padStart(2, '0')}`
+/** A length such as 2:30:00, 1:30 or 45 s. */
+export const length = (time_s: number) => (time_s < 60 ? `${time_s} s` : clock(time_s).replace(/\.0$/, ''))
 const megabytes = (bytes: number) => `${bytes / 1e6} MB`
 const pixels = (height: number) => `${height} px`
 
