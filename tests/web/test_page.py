@@ -331,6 +331,19 @@ def test_a_dropped_video_is_searched_for_by_its_middle_and_survives_a_reload(vis
     page.get_by_text("cannot play broken.mp4").wait_for()
 
 
+def test_a_file_that_is_no_picture_is_refused_and_the_query_kept(visit, tmp_path, shot):
+    page = visit("?q=blue")
+    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+    names = tile_names(page)
+    (tmp_path / "notes.jpg").write_text("no picture")
+    page.get_by_label("Similar to a picture").set_input_files(tmp_path / "notes.jpg")
+    page.get_by_text("notes.jpg is not a picture").wait_for()
+    shot(page, "no_picture")
+    assert page.locator(PARTS).count() == 0
+    assert tile_names(page) == names
+    assert page.input_value("#q") == "blue"
+
+
 def test_a_large_picture_survives_a_reload(visit, tmp_path):
     noise = np.random.default_rng(0).integers(0, 60, (1500, 2000, 3), np.uint8)
     noise[..., 2] += 195  # mostly blue

@@ -336,9 +336,13 @@ class Session {
   /** Search for moments that look like a picture, or like the middle of a video. */
   async searchPicture(file: File | null): Promise<void> {
     try {
+      if (file && !isVideo(file)) await createImageBitmap(file)
       this.picture = file && isVideo(file) ? await middleFrame(file) : file
     } catch {
-      this.problem = `The browser cannot play ${file?.name}. Drop a picture of the scene, or add the video with Index.`
+      const name = api.plain(file!.name)
+      this.problem = isVideo(file!)
+        ? `The browser cannot play ${name}. Drop a picture of the scene, or add the video with Index.`
+        : `${name} is not a picture that can be read. Choose a PNG, JPEG, WebP, BMP or GIF file.`
       return
     }
     await this.search('new')
