@@ -147,6 +147,9 @@ export function clock(time_s: number): string {
   return hours ? `${hours}:${String(minutes).padStart(2, '0')}:${seconds}` : `${minutes}:${seconds}`
 }
 
+/** Format the length of a moment. A single frame is shorter than a tenth of a second. */
+export const seconds = (length_s: number) => `${length_s.toFixed(length_s < 1 ? 2 : 1)} s`
+
 /** An estimated time, no more precise than estimates are. */
 export function roundTime(time_s: number): string {
   if (time_s < 55) return `${Math.max(1, Math.round(time_s / 10)) * 10} s`

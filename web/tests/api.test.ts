@@ -55,6 +55,12 @@ describe('names and times', () => {
     [59.96, '1:00.0'],
     [3725.04, '1:02:05.0']
   ])('shows %d seconds as %s', (time_s, text) => expect(api.clock(time_s)).toBe(text))
+  it.each([
+    [1001 / 60000, '0.02 s'],
+    [0.04, '0.04 s'],
+    [1, '1.0 s'],
+    [14, '14.0 s']
+  ])('shows a moment of %d seconds as %s', (length_s, text) => expect(api.seconds(length_s)).toBe(text))
   it('takes a path apart, without letters that turn or break a line', () => {
     expect(api.fileName('/a/b\u202e.mp4')).toBe('b\ufffd.mp4')
     expect(api.folderOf('/a/b.mp4')).toBe('/a')
