@@ -92,6 +92,7 @@ def test_the_bin_survives_a_reload_and_exports_all_formats(visit, tmp_path):
             page.get_by_role("button", name=form, exact=True).click()
         file = tmp_path / form
         download.value.save_as(file)
+        assert download.value.suggested_filename.startswith("Bin."), "the name of the bin"
         assert file.read_bytes().startswith(start), form
         page.wait_for_timeout(300)  # Chromium ignores the eleventh download of a page within a second
     rows = list(csv.reader(io.StringIO((tmp_path / "Table CSV").read_text(), newline="")))
@@ -291,7 +292,7 @@ def test_a_whole_session_by_keyboard(visit, tmp_path):
         page.keyboard.press("Tab")
     with page.expect_download() as download:
         page.keyboard.press("Enter")
-    assert download.value.suggested_filename == "moments.xml"
+    assert download.value.suggested_filename == "Bin.xml"
     page.keyboard.press("?")
     page.wait_for_selector("dialog[open] dl")
     page.keyboard.press("Escape")

@@ -121,19 +121,21 @@ export const media = (id: string) => `/api/videos/${id}/media`
 
 /** Export moments to a file. */
 export const exported = (request: ExportRequest) => ask('/api/export', jsonBody(request))
-/** Export moments to a file that the browser downloads. */
-export async function download(request: ExportRequest): Promise<void> {
+/** Export moments to a file with this name that the browser downloads. The service chooses the suffix. */
+export async function download(request: ExportRequest, name: string): Promise<void> {
   const answer = await exported(request)
-  const name = /filename="([^"]+)"/.exec(answer.headers.get('content-disposition') ?? '')?.[1] ?? `moments.${request.format}`
+  const suffix = /filename="[^".]*(\.[^"]+)"/.exec(answer.headers.get('content-disposition') ?? '')?.[1] ?? `.${request.format}`
   const link = document.createElement('a')
   link.href = URL.createObjectURL(await answer.blob())
-  link.download = name
+  link.download = safe(name) + suffix
   link.click()
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000)
 }
 
 /** A name that is safe to show. Control and direction characters could make it look like another name. */
 export const plain = (name: string) => name.replace(/[\u0000-\u001f\u007f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, '\ufffd')
+/** A name without characters that file systems forbid. */
+export const safe = (name: string) => plain(name).replace(/[\\/:*?"<>|\ufffd]|^\./g, '_')
 export const fileName = (path: string) => plain(path.slice(path.lastIndexOf('/') + 1))
 export const folderOf = (path: string) => plain(path.slice(0, path.lastIndexOf('/')))
 

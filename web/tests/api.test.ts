@@ -61,6 +61,10 @@ describe('names and times', () => {
     [1, '1.0 s'],
     [14, '14.0 s']
   ])('shows a moment of %d seconds as %s', (length_s, text) => expect(api.seconds(length_s)).toBe(text))
+  it('takes characters out of names that file systems forbid', () => {
+    expect(api.safe('Día 1: "A/B"')).toBe('Día 1_ _A_B_')
+    expect(api.safe('.a\u202e\\b.c')).toBe('_a__b.c')
+  })
   it('takes a path apart, without letters that turn or break a line', () => {
     expect(api.fileName('/a/b\u202e.mp4')).toBe('b\ufffd.mp4')
     expect(api.folderOf('/a/b.mp4')).toBe('/a')
