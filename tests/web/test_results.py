@@ -39,6 +39,23 @@ def test_pictures_fill_their_rows_without_bars(visit, world):
     assert larger["height"] > boxes[0]["height"]
 
 
+@pytest.mark.parametrize("part", [0.2, 0.5, 0.8])
+def test_rows_are_full_if_the_width_is_no_whole_number(visit, part):
+    page = visit("/?q=red")
+    page.locator(TILE).first.wait_for()
+    page.evaluate("part => { document.querySelector('.hits').style.width = `${600 + part}px` }", part)
+    page.wait_for_timeout(300)
+    boxes = page.locator(f"{TILE} .picture").evaluate_all("all => all.map(one => one.getBoundingClientRect().toJSON())")
+    rows = {}
+    for box in boxes:
+        rows.setdefault(round(box["top"]), []).append(box)
+    left = min(box["left"] for box in boxes)
+    *full, _ = sorted(rows.items())
+    assert full
+    for _, row in full:
+        assert max(box["right"] for box in row) - left == pytest.approx(600, abs=1)
+
+
 def test_labels_fit_narrow_pictures(visit, tmp_path, shot):
     write_clip(tmp_path / "tall.webm", ["white", "red", "green"], **VP9 | {"size": (90, 160)})
     write_clip(tmp_path / "wide.webm", ["white", "red", "green"], **VP9)
