@@ -434,7 +434,7 @@ def queries_of(scripts: list[Script], reels: list[list[Scene]]) -> list[MadeQuer
 @register_source("names")
 @dataclass(frozen=True)
 class Names(PassageSource):
-    """Reads names of pictures as said in a video, from the file `SUFFIX_OF_NAMES` beside it."""
+    """The spoken names of pictures in a video, from the file with the suffix `SUFFIX_OF_NAMES` beside it."""
 
     mode = "said"
     identity = "names-1"
@@ -446,7 +446,7 @@ class Names(PassageSource):
 
 
 def say_names(folder: Path, scripts: list[Script]) -> None:
-    """Write, for each reel, which names of pictures are said when. Another picture is shown at that time."""
+    """Write the spoken names of pictures and their times for each reel. Another picture is shown at these times."""
     shots = [(script.reel, *shot) for script in scripts for shot in script.shots]
     order = np.random.default_rng(SEED).permutation(len(shots))
     names: dict[str, list[tuple[str, float, float]]] = {script.reel: [] for script in scripts}
@@ -715,7 +715,7 @@ def names_table(without: Searcher, with_names: Searcher, queries: list[MadeQuery
     rows = [("seen, sentences", [query for query in queries if query.kind == "seen"])]
     rows += [(f"{kind}, one word", [q for q in short if q.kind == kind]) for kind in ("seen", "said", "written")]
     lines = [
-        "| R@1 | queries | without the names | with them | with them, but without the rule |",
+        "| R@1 | queries | without these passages | with them | with them, but without the rule below |",
         "| --- | --- | --- | --- | --- |",
     ]
     for label, chosen in rows:

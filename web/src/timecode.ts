@@ -5,11 +5,11 @@ export interface Timing { frame_rate: string; has_variable_rate: boolean; start_
 
 type Rate = readonly [frames: number, seconds: number]
 
-const RATES: Rate[] = [[24000, 1001], [24, 1], [25, 1], [30000, 1001], [30, 1], [50, 1], [60000, 1001], [60, 1]] // that timecodes count
+const RATES: Rate[] = [[24000, 1001], [24, 1], [25, 1], [30000, 1001], [30, 1], [50, 1], [60000, 1001], [60, 1]] // at which timecodes are counted
 const USUAL_RATE = 25 // step of files whose rate is unknown
 const ROUNDING = 0.05 // of a frame: containers round times to milliseconds
 
-/** The rate that timecodes of a file count: its own rate if there are timecodes of it, else the usual one for a timeline. */
+/** The rate at which timecodes of a file are counted: its own rate if there are timecodes at that rate, otherwise the default rate of its timeline. */
 function countedRate(own: Rate): Rate {
   const isMultiple = ([frames, seconds]: Rate, of: Rate) => (frames * of[1]) % (seconds * of[0]) === 0
   const distance = ([frames, seconds]: Rate) => Math.abs(frames / seconds - own[0] / own[1])

@@ -126,8 +126,8 @@ def evaluate(
 
     For a run, the metrics are R@K, SumR, mAP, and the median and mean rank. If
     the data set has moments, there are also event-level recall and the IoU of the
-    best moment in the right video. R@K and SumR are repeated for groups of
-    queries whose moments take a similar share of their video.
+    best moment in the right video. R@K and SumR are also printed for groups of
+    queries whose moments cover a similar share of the video.
     For a library, the metrics are R@K, moment recall, and the mean IoU in the
     right video. A line of --queries has one or several sentences about a video:
     {"video": "a.mp4", "query": "a dog runs", "start_s": 1.5, "end_s": 4}

@@ -38,7 +38,8 @@ def require_float32(model: RetrievalModel) -> None:
         if parameter.dtype != torch.float32:
             dtype = str(parameter.dtype).removeprefix("torch.")
             raise ConfigError(
-                f"{model.name}: {name} is {dtype}, expected float32; call model.float(); precision='bfloat16' is faster"
+                f"{model.name}: {name} is {dtype}, expected float32; call model.float(), and pass "
+                "precision='bfloat16' for speed"
             )
 
 

@@ -160,5 +160,9 @@ def _unknown_videos_message(unknown: Sequence[tuple[LabelledQuery, int]], librar
     index = "index them, or name each by its path (see: untrimmed ls)"
     return (
         f"{library.folder}: {counted(len(counts), 'labelled video')} not in this library: {named(videos, _NUM_NAMED)}; "
-        + (f"{index}, or continue without them: --skip-unknown" if can_skip else f"{index}; no other sentences remain")
+        + (
+            f"{index}, or continue without them: --skip-unknown"
+            if can_skip
+            else f"{index}; all sentences are about such videos"
+        )
     )

@@ -33,7 +33,7 @@ from untrimmed.video.timeline import EPSILON_S, Timeline
 VIDEO_TICKS = 90_000  # ticks per second, as in MPEG; all common frame rates divide this number
 FRAME_DURATION = 1 << 8  # AV_CODEC_FLAG_FRAME_DURATION: without it, the last frame would not end with the span
 _ROUNDING_S = 1e-3  # times are often rounded to milliseconds
-MAX_INTERLEAVE_S = 10.0  # sound that is stored more than this after the picture of the same time is dropped
+MAX_INTERLEAVE_S = 10.0  # sound that is stored this much later than its picture is dropped
 
 
 class SeekError(Exception):

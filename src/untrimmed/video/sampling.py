@@ -250,7 +250,7 @@ class FrameSampler:
             self._is_over = plan.is_over
 
     def _decode_all(self) -> Iterator[VideoFrame]:
-        """Decode every frame from the start. This is needed if the file marks frames as key frames that are none.
+        """Decode every frame from the start. This is needed if the file marks frames as key frames that are not.
 
         Streams with intra refresh do so. Their pictures are complete only some time after decoding starts.
         """

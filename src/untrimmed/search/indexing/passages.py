@@ -27,8 +27,8 @@ from untrimmed.search.store.table import VideoIndex
 from untrimmed.video.reader import VideoReader
 
 _SENTENCES_AT_A_TIME = 256  # number of sentences that are encoded together
-# From each source, at most this many passages of a video are stored, plus this many per second of the video. A hostile
-# file may have millions of subtitles. A film has about one in two seconds.
+# Limit on the passages of a video from one source: `_MAX_PASSAGES`, plus `_MAX_PASSAGES_PER_S` for each second.
+# A hostile file may have millions of subtitles. A film has about one every two seconds.
 _MAX_PASSAGES = 1000
 _MAX_PASSAGES_PER_S = 20
 # readings without passages are committed together, after this number of readings or this time

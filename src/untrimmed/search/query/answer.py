@@ -428,7 +428,7 @@ def _no_confidence_message(view: View, query: Query, encoder: str) -> str:
         reason = f"pairs of moments within {query.within_s:g} s of each other"
     else:
         reason = f"encoder {encoder!r}"
-    return f"min_confidence: hits have no confidence for {reason}; use min_score (docs/quality.md)"
+    return f"min_confidence: confidence is not available for {reason}; use min_score (docs/quality.md)"
 
 
 def _among(view: View, filters: Filters, within: str | os.PathLike[str] | None) -> frozenset[str] | None:

@@ -39,7 +39,7 @@ class FusionSettings:
     rank_offset: float = 60.0  # k of reciprocal rank fusion (Cormack et al. 2009)
 
     def if_required(self) -> Self:
-        """Return the settings for a text that each hit must match. Weak matches count, since no picture competes."""
+        """Return the settings for a text that each hit must match: weak matches count, because no picture competes."""
         return replace(self, least_strength=0.0, no_meaning=self.no_meaning_if_required)
 
 

@@ -264,7 +264,7 @@ class PassageTable(LanceTable):
         self.put_rows([_table(list(map(_mark, readings)))], replaces)
 
     def update_words(self) -> None:
-        """Index the words of passages again that another version of `indexed_text` has indexed, in one commit."""
+        """Reindex, in one commit, the words of passages that were indexed with another version of `indexed_text`."""
         updated = {
             reading.reading_id: replace(
                 reading, reading_id=new_reading_id(), read_at=time.time(), words_version=WORDS_VERSION
