@@ -126,7 +126,7 @@ def test_files_in_a_folder_of_subtitles_and_with_another_case_are_found(clip, tm
     (tmp_path / "Film.ttml").write_text("<tt/>")
     passages, warnings = read(tmp_path / "Film.mp4")
     assert {(p.text, p.track, p.language) for p in passages} == {
-        ("file 0", "film.EN.Srt", "en"), ("file 1", "Film.de.srt", "de")
+        ("file 0", "film.EN.Srt", "en"), ("file 1", "Subs/Film.de.srt", "de")
     }  # fmt: skip
     (warning,) = warnings
     require_named(warning, "Film.ttml", ".srt")

@@ -200,4 +200,22 @@ def test_the_end_is_decoded_if_a_frame_is_wrongly_marked_as_a_key_frame(tmp_path
         sampler = FrameSampler(video, lambda _: None)
         samples = list(sampler.sample(SampleTimes(0.02, 1.5, 2.98)))
     assert [sample.times_s for sample in samples] == [[0.02], [1.5], [2.98]]
+    shown = samples[-1].frame.to_ndarray(format="rgb24").mean(axis=2)
+    expected = [(shot + np.uint8(74)).mean(axis=2) for shot in shots]
+    differences = [np.abs(shown - picture).mean() for picture in expected]
+    assert differences.index(min(differences)) == 2
     assert sampler.duration_s == pytest.approx(3.0)
+    with open_video(path, max_pixels=1 << 20, error_log=str) as video:
+        times_s = [s.times_s[0] for s in FrameSampler(video, lambda _: None).sample(FramesFrom(1.0))]
+    assert times_s == sorted(times_s), "no frame is returned twice"
+
+
+@pytest.mark.parametrize(("group", "times_s", "most"), [(1, (1.0, 3.0, 5.0, 7.0), 100), (25, (1.0, 7.0), 100)])
+def test_dropped_key_frames_do_not_cause_a_second_pass(tmp_path, group, times_s, most):
+    options = {"g": str(group), "keyint_min": str(group), "bf": "0", "x264-params": "scenecut=0"}
+    path = write_clip(tmp_path / "short groups.mp4", constant_stamps(200), options=options)
+    decoded_s = []
+    with open_video(str(path), max_pixels=1 << 20, error_log=str) as video:
+        samples = list(FrameSampler(video, decoded_s.append).sample(SampleTimes(*times_s)))
+    assert [sample.times_s[0] for sample in samples] == list(times_s)
+    assert len(decoded_s) < most, "of 200 frames"

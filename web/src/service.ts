@@ -51,7 +51,7 @@ export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'without_i
   then: {"type": "string", "help": "What the picture shows next in the same video", "default": "", "bounds": {}, "maxLength": 4000},
   within_s: {"type": "number", "help": "Maximum number of seconds between the two moments", "unit": "s", "default": 60.0, "bounds": {"min": 0.01, "max": 10000000.0, "step": "any"}},
   without: {"type": "array", "help": "What the picture must not show", "default": [], "bounds": {}},
-  without_in: {"type": "string", "help": "`video`: Avoid videos with an unwanted scene anywhere, not only in the moment", "default": "shot", "bounds": {}},
+  without_in: {"type": "string", "help": "`video`: Avoid the whole video if it contains an unwanted scene anywhere", "default": "shot", "bounds": {}},
   said: {"type": "string", "help": "What is said at the same time", "default": "", "bounds": {}, "maxLength": 4000},
   written: {"type": "string", "help": "Text on the screen at the same time", "default": "", "bounds": {}, "maxLength": 4000},
   modes: {"type": "array", "help": "Search only in what is seen, said or written. Default: all", "default": [], "bounds": {}},

@@ -53,7 +53,7 @@ class Subtitles(PassageSource):
             except OSError:
                 continue
             access = "" if os.access(path, os.R_OK) else " unreadable"
-            states.append(f"{path.name} {status.st_size} {status.st_mtime_ns}{access}")
+            states.append(f"{path.relative_to(media.path.parent)} {status.st_size} {status.st_mtime_ns}{access}")
         return "\n".join(states)
 
     def read(self, media: Media, report: ReadingReport) -> Iterator[Passage]:
@@ -70,11 +70,12 @@ class Subtitles(PassageSource):
                 report.warn(f"{shown(path)}: subtitles in this format are not read; convert the file to .srt")
                 continue
             language = language_in(path.stem[len(media.path.stem) :])
+            track = path.relative_to(media.path.parent).as_posix()  # two folders can contain files of one name
             try:
                 for cue in reader.read_file(path, language, report.progress):
-                    yield self._passage(cue, language, path.name)
+                    yield self._passage(cue, language, track)
             except VideoError as error:
-                report.warn_unread(path.name, str(error))
+                report.warn_unread(track, str(error))
             else:
                 for fault in reader.faults:
                     report.warn(f"{shown(path)}: {fault}")

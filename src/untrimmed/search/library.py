@@ -364,9 +364,9 @@ class Library:
             readings = passages.damaged()
             passages.remove([reading.reading_id for reading in readings])
             passages.finish()
-            if not commits:  # the renamed commits contain files that no version contains now
-                index.clean()
-                passages.clean()
+            if not commits:  # otherwise, this would remove the files of the renamed commits
+                index.clean(with_leftovers=True)
+                passages.clean(with_leftovers=True)
             ids = {reading.video_id for reading in readings}
             texts = tuple(record for record in index.scan() if record.video_id in ids)
         cache_library(self.folder)

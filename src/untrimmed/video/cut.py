@@ -124,11 +124,12 @@ class CutWriter:
     def add_frame(self, frame: VideoFrame, shown_s: float, until_s: float) -> None:
         """Write a frame that is on screen from `shown_s` to `until_s` seconds. The times are clipped to the span.
 
-        A frame that is in the span for at most `_ROUNDING_S` is left out.
+        A frame is left out if the span contains less than `_ROUNDING_S` of it.
         """
         first_s = max(shown_s, self.start_s)
         last_s = min(until_s, self.end_s)
-        if last_s - first_s <= min(_ROUNDING_S, (self.end_s - self.start_s) / 2):
+        is_clipped = shown_s < self.start_s or until_s > self.end_s
+        if last_s - first_s < (min(_ROUNDING_S, (self.end_s - self.start_s) / 2) if is_clipped else EPSILON_S):
             return
         if self._picture is None and first_s - self.start_s <= _ROUNDING_S:
             first_s = self.start_s

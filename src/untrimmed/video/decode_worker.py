@@ -66,6 +66,8 @@ class Worker:
         self.limits = limits
         self.answers = sys.stdout.fileno()
         self._cpu_at_start = 0.0
+        self._decoded_s = 0.0
+        self._is_again = False  # whether decoding has started again from the beginning
         self._beat_at = 0.0
         self._batch: list[tuple[list[float], bytes, list[int]]] = []
 
@@ -88,6 +90,7 @@ class Worker:
             os.ftruncate(sys.stderr.fileno(), 0)
             self._cpu_at_start = used_cpu_s()
             self._beat_at = time.monotonic() + HEARTBEAT_S
+            self._decoded_s, self._is_again = 0.0, False
             self._allow_cpu(0.0)
             try:
                 tasks[request["task"]](request)
@@ -506,8 +509,14 @@ class Worker:
         self._send({"kind": "progress", "time_s": time_s})
 
     def _allow_cpu(self, time_s: float) -> None:
-        """Raise the limit on processor time with the decoded time, because the declared duration may be wrong."""
-        allowed_s = self.limits["cpu_s"] + self.limits["cpu_s_per_video_s"] * time_s
+        """Raise the limit on processor time with the decoded time, because the declared duration may be wrong.
+
+        If decoding starts again from the beginning, a second pass is allowed.
+        """
+        self._is_again = self._is_again or time_s < self._decoded_s
+        self._decoded_s = max(self._decoded_s, time_s)
+        decoded_s = self._decoded_s + (time_s if self._is_again else 0.0)
+        allowed_s = self.limits["cpu_s"] + self.limits["cpu_s_per_video_s"] * decoded_s
         set_soft_limit(resource.RLIMIT_CPU, int(self._cpu_at_start + allowed_s) + 1)
 
 

@@ -156,7 +156,7 @@ class PacketPlan:
             if index > key_index + REORDER:
                 break
         for _ in range(key_index):
-            self._pop()
+            self.resumed_at.discard(self._pop().pts)
         if key.pts is not None and self._need.is_over(key.pts):
             self._held.clear()
             self._is_at_end = self.is_over = True
@@ -256,6 +256,8 @@ class FrameSampler:
         """
         assert self.timeline.origin is not None
         self.video.stream.codec_context.skip_frame = "DEFAULT"
+        self._num_damaged = 0
+        self.warnings.clear()  # they come from reading the packets, which are read again
         self.video.container.seek(self.timeline.origin, stream=self.video.stream)
         self.timeline = Timeline(self.timeline.time_base, self.timeline.frame_s, self.timeline.origin)
         self.last_frame = None

@@ -130,8 +130,14 @@ class FramesFrom:
         self._shown_s = 0.0
 
     def take_before(self, end_s: float) -> list[float]:
-        """Return the start time of the frame that ends at `end_s`, or nothing if it ends before the first sample."""
+        """Return the start time of the frame that ends at `end_s`.
+
+        Returns nothing if the frame ends before the first sample, or if the frame was returned before decoding started
+        again.
+        """
         shown_s = self._shown_s
+        if end_s <= shown_s:
+            return []
         self._shown_s = end_s
         return [shown_s] if self.falls_in(shown_s, end_s) else []
 

@@ -90,7 +90,7 @@ class PassageReader:
                     previous = known.get((record.video_id, source.name))
                     if previous is not None and _state(previous) == _state(reading):
                         if previous.unread:
-                            warnings = tuple(previous.unread.splitlines())
+                            warnings = tuple(previous.unread.split("\n"))
                             self.on_step(PassageStep(record, source.name, warnings=warnings))
                         continue
                     if source.name not in checked:

@@ -348,7 +348,7 @@ class Indexer:
         def on_step(step: PassageStep) -> None:
             path = Path(step.record.path)
             # sources may find the damage that the record of the video already lists
-            known = step.record.warnings.split("; ")
+            known = step.record.warnings
             report.warnings += [Failure(path, line) for line in step.warnings if line not in known]
             if step.failure:
                 reason = step.failure.removeprefix(f"{shown(path)}: ")

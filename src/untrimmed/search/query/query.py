@@ -325,9 +325,7 @@ class Query:
         if unknown := [mode for mode in self.modes if mode not in get_args(Mode)]:
             raise ConfigError(f"modes contains {unknown[0]!r}, expected {', '.join(get_args(Mode))}")
         if self.then and (self.has_passages or (self.modes and "seen" not in self.modes)):
-            raise ConfigError(
-                "then is compared only with pictures; remove said and written, and leave modes empty or add 'seen'"
-            )
+            raise ConfigError("then is compared with pictures, so it needs 'seen' in modes and no 'said' or 'written'")
         if self.modes and "seen" not in self.modes and (self.has_examples or self.without):
             raise ConfigError("examples and sentences to avoid need 'seen' in modes; add it, or remove them")
         if self.has_examples and not self.text and not (self.image is not None or self.like):

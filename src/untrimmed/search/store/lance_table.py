@@ -108,15 +108,17 @@ class LanceTable:
         self.clean()
         self._commits = 0
 
-    def clean(self) -> None:
-        """Remove old versions. For a library in a folder, also remove the files that killed processes have left."""
+    def clean(self, *, with_leftovers: bool = False) -> None:
+        """Remove old versions.
+
+        `with_leftovers` also removes all files that no version contains: killed processes have left them. For a library
+        in a bucket, these files are kept for a week, because another machine may be writing them.
+        """
         from untrimmed.search.store.lance import ignored_conflicts
 
         if (table := self._open_table()) is not None:
-            # In a folder, nobody else writes, because this process holds the lock. Then each file that no version
-            # contains is left over. In a bucket, another machine may be writing it.
             with self._guarded("written to"), ignored_conflicts():
-                table.cleanup_old_versions(_KEEP_VERSIONS, delete_unverified=self._options is None)
+                table.cleanup_old_versions(_KEEP_VERSIONS, delete_unverified=with_leftovers and self._options is None)
 
     @contextlib.contextmanager
     def _guarded(self, action: str) -> Iterator[None]:

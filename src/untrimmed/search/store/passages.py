@@ -14,7 +14,7 @@ vectors (`untrimmed.search.corpora.passages`).
 from __future__ import annotations
 
 import json
-import time
+import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, fields, replace
 from functools import cache
@@ -267,7 +267,10 @@ class PassageTable(LanceTable):
         """Reindex, in one commit, the words of passages that were indexed with another version of `indexed_text`."""
         updated = {
             reading.reading_id: replace(
-                reading, reading_id=new_reading_id(), read_at=time.time(), words_version=WORDS_VERSION
+                reading,
+                reading_id=new_reading_id(),
+                read_at=math.nextafter(reading.read_at, math.inf),  # still older than a later reading
+                words_version=WORDS_VERSION,
             )
             for reading in self.readings()
             if reading.num_passages and reading.words_version != WORDS_VERSION
