@@ -56,4 +56,4 @@ def test_a_quicktime_file_plays_without_a_proxy_if_the_browser_can_decode_it(vis
         until(page, "name => document.querySelector('video')?.ariaLabel === name", name)
         until(page, "(video => video.videoWidth > 0 && video.currentTime > 0.5)(document.querySelector('video'))")
         assert page.get_by_text("Proxy", exact=True).count() == is_proxy, name
-        assert page.evaluate("document.querySelector('[role=toolbar] [role=status]').textContent") == "Playing"
+        until(page, "document.querySelector('[role=toolbar] [role=status]').textContent === 'Playing'")
