@@ -342,7 +342,7 @@ class PassageTable(LanceTable):
         self._committed()
 
     def keep(self, video_ids: Collection[str]) -> None:
-        """Keep only the current readings of these videos. Also remove what a killed process has left."""
+        """Remove the readings of all other videos. Also remove replaced readings that an interrupted run has left."""
         table = self._open_table()
         if table is None:
             return
