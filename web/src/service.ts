@@ -58,7 +58,7 @@ export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'without_i
   like: {"type": "array", "help": "Prefer moments that look like this place", "default": [], "bounds": {}},
   unlike: {"type": "array", "help": "Avoid moments that look like this place", "default": [], "bounds": {}},
   group_by: {"type": "string", "help": "`moment`: List moments instead of videos", "default": "video", "bounds": {}},
-  fold: {"type": "number", "help": "Hide moments that look almost like a better one, i.e. whose cosine with it is at least COSINE (e.g. 0.95)", "default": null, "bounds": {"min": -1.0, "max": 1.0, "step": "any"}},
+  fold: {"type": "number", "help": "Hide a moment if its cosine with a better moment is at least COSINE (e.g. 0.95), i.e. if the two look almost alike", "default": null, "bounds": {"min": -1.0, "max": 1.0, "step": "any"}},
   limit: {"type": "integer", "help": "Maximum number of hits", "default": 10, "bounds": {"min": 1.0, "max": 500.0}},
   moments: {"type": "integer", "help": "Maximum number of moments per video. all: all moments, in time order", "default": 3, "bounds": {"min": 1.0, "max": 50.0}},
   min_moment_s: {"type": "number", "help": "Shortest moment, in seconds", "unit": "s", "default": 1.0, "bounds": {"min": 0.0, "max": 10000000.0, "step": "any"}},

@@ -223,7 +223,7 @@ def _repair(folder: Path | None) -> Iterator[Finding]:
 
     damaged = untrimmed.open(folder).repair()
     for path in damaged.commits:
-        advice = "videos that were added after it must be indexed again"
+        advice = "videos that were added after that commit must be indexed again"
         text = f"{shown(path)}: this commit was damaged and is renamed; the previous commit is used; {advice}"
         yield Finding("bad", "repair", text)
     for path in damaged.files:

@@ -41,7 +41,7 @@ class Opening:
 
 @dataclass(frozen=True, kw_only=True)
 class ExportFiles:
-    """The files to write with results of every query. Each field is named like its option. None writes no file."""
+    """The files to write with results of every query. Fields have the names of their options. None: no file."""
 
     per_query: Path | None = None
     trec: Path | None = None

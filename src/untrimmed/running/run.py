@@ -198,11 +198,11 @@ def seed_groups(configs: Mapping[str, RunConfig]) -> list[list[str]]:
 
 
 def require_best_model(folder: Path) -> None:
-    """Raise a CheckpointError if the model of the best epoch so far is missing or damaged."""
+    """Raise a CheckpointError if the model of the best epoch is missing or damaged."""
     missing = [name for name in (WEIGHTS, SETTINGS) if not (folder / name).is_file()]
     if missing:
         raise CheckpointError(
-            f"{folder}: {' and '.join(missing)} of the best epoch so far is missing; restore it, or choose "
+            f"{folder}: {' and '.join(missing)} of the best epoch is missing; restore it, or choose "
             "another --out to start again"
         )
     load_model(folder)

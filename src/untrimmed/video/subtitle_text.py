@@ -53,7 +53,7 @@ _LIKELY = [
     *("cp1252", "cp1251", "cp1250", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp874"),
     *("koi8_r", "gb18030", "big5", "cp932", "euc_jp", "cp949"),
 ]
-# two guesses of the encoding are about as likely if their measures of charset-normalizer differ by at most this
+# two guesses of the encoding are about equally likely if their measures of charset-normalizer differ by at most this
 _SAME_CHAOS = 0.1
 _SAME_COHERENCE = 0.1
 
@@ -123,7 +123,7 @@ def _lines(reader: codecs.StreamReader) -> Iterator[str]:
 def detect_encoding(file: BinaryIO, language: str = "") -> tuple[str, bool]:
     """Return the encoding of a text file, and whether it is certain.
 
-    It is uncertain if some bytes are invalid, or if another encoding gives another text that is about as likely.
+    It is uncertain if some bytes are invalid, or if another encoding is about equally likely and gives another text.
 
     Raises: EncodingUnknownError if the file is not text.
     """

@@ -48,7 +48,9 @@ class ResNet(nn.Module):
         super().__init__()
         blocks = tuple(_num_blocks(state, stage) for stage in range(1, 5))
         if blocks != BLOCKS:
-            raise EncoderError(f"{name}: has {blocks} residual blocks, ResNet-152 has {BLOCKS}; use its weights")
+            raise EncoderError(
+                f"{name}: has {blocks} residual blocks, ResNet-152 has {BLOCKS}; use weights of ResNet-152"
+            )
         try:
             self.conv1 = _map(state, "conv1", stride=2)
             self.bn1 = _norm(state, "bn1")

@@ -122,7 +122,9 @@ class SlowFast(nn.Module):
         state = _with_common_names(state)
         blocks = tuple(_num_blocks(state, stage) for stage in range(1, 5))
         if blocks != BLOCKS:
-            raise EncoderError(f"{name}: has {blocks} residual blocks, SlowFast R50 has {BLOCKS}; use its weights")
+            raise EncoderError(
+                f"{name}: has {blocks} residual blocks, SlowFast R50 has {BLOCKS}; use weights of SlowFast R50"
+            )
         try:
             stem = "blocks.0.multipathway_blocks."
             stages = [TwoPaths(Stem(state, f"{stem}0."), Stem(state, f"{stem}1."), _fusion(state, 0))]

@@ -352,7 +352,7 @@ class Indexer:
             report.warnings += [Failure(path, line) for line in step.warnings if line not in known]
             if step.failure:
                 reason = step.failure.removeprefix(f"{shown(path)}: ")
-                report.warnings.append(Failure(path, f"its source {step.source!r} cannot be read ({reason})"))
+                report.warnings.append(Failure(path, f"the text source {step.source!r} cannot be read ({reason})"))
             elif step.passages is not None:
                 report.passages[step.source] = report.passages.get(step.source, 0) + step.passages
                 if step.removed:

@@ -301,8 +301,8 @@ class Query:
     fold: Annotated[
         float | None,
         Spec(
-            "Hide moments that look almost like a better one, i.e. whose cosine with it is at least COSINE (e.g. "
-            "0.95).",
+            "Hide a moment if its cosine with a better moment is at least COSINE (e.g. 0.95), i.e. if the two look "
+            "almost alike.",
             "COSINE",
             minimum=-1,
             maximum=1,

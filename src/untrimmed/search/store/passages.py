@@ -450,7 +450,7 @@ def _reading(row: _Row, content: bytes) -> StoredReading:
         warnings = tuple(state.pop("warnings"))
         return StoredReading(row["video_id"], reading_id=row["reading"], warnings=warnings, **state)
     except (ValueError, TypeError, KeyError):
-        raise IndexMismatchError(f"another version of untrimmed wrote a reading of passages; {RESTORE}") from None
+        raise IndexMismatchError(f"the passages were written by another version of untrimmed; {RESTORE}") from None
 
 
 def _sentence(content: bytes) -> Sentence:
