@@ -10,6 +10,7 @@ the system's cache. The hits are compared with float32 products of every clip, w
 
 import argparse
 import importlib.util
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ from typing import Any
 
 import numpy as np
 import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.search_peer import Search, made_queries
 
 from untrimmed.batches import EncodedVideos

@@ -1,6 +1,6 @@
 """Bytes per video by method, compared with the numbers in the papers.
 
-    python -m benchmarks.sizes [--videos 100] [--methods gmmformer ...]
+    python benchmarks/sizes.py [--videos 100] [--methods gmmformer ...]
 
 Models and encodings are those of benchmarks/ranking_speed.py: the published sizes for TVR, 32 clips, 128 frames. Files
 have the format of a library. The papers' numbers: GMMFormer (AAAI 2024), Table 5, and GMMFormer v2 (arXiv 2405.13824),
@@ -9,12 +9,15 @@ Table 2, memory of a query over 2,500 videos, here divided by their number; Prot
 """
 
 import argparse
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.ranking_speed import METHODS, corpus_of
 
 from untrimmed.models.registry import create_model

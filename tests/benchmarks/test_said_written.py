@@ -6,14 +6,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchmarks import said_written as made
+from benchmarks import spoken_reels as made
+from benchmarks.said_written import edits, is_correct, overlap
 from untrimmed.demo.queries import QUERIES
 
 
 def test_edits_are_counted():
-    assert made.edits("kitten", "sitting") == 3
-    assert made.edits(["a", "b"], []) == 2
-    assert made.edits("", "ab") == 2
+    assert edits("kitten", "sitting") == 3
+    assert edits(["a", "b"], []) == 2
+    assert edits("", "ab") == 2
 
 
 def test_words_of_a_query_are_in_the_sentence():
@@ -45,8 +46,8 @@ def test_a_hit_is_correct_if_its_middle_is_in_the_shot():
     def hit(start_s, end_s, name="a.mp4"):
         return SimpleNamespace(video=SimpleNamespace(name=name), start_s=start_s, end_s=end_s)
 
-    assert made.is_correct(query, hit(9, 12))
-    assert not made.is_correct(query, hit(2, 12))
-    assert not made.is_correct(query, hit(11, 13, "b.mp4"))
-    assert made.overlap(query, hit(12, 14)) == pytest.approx(1 / 3)
-    assert made.overlap(query, hit(11, 13, "b.mp4")) == 0
+    assert is_correct(query, hit(9, 12))
+    assert not is_correct(query, hit(2, 12))
+    assert not is_correct(query, hit(11, 13, "b.mp4"))
+    assert overlap(query, hit(12, 14)) == pytest.approx(1 / 3)
+    assert overlap(query, hit(11, 13, "b.mp4")) == 0
