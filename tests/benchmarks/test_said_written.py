@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from benchmarks.said_written import edits, is_correct, overlap
 
 from benchmarks import spoken_reels as made
-from benchmarks.said_written import edits, is_correct, overlap
 from untrimmed.demo.queries import QUERIES
 
 
