@@ -4,7 +4,7 @@ import type { BinJson, BinList, BinMomentRequest, BinRequest, CountedFolder, Exp
 
 export type { CountedFolder, Folder, FolderListing, Job, RelevanceCurve, Watch }
 
-const CURVE_POINTS = 4000 // the most that the service sends: enough to zoom in on a film
+const CURVE_POINTS = 4000 // the maximum of the service; enough to zoom in on a film
 
 /** The service cannot be reached. */
 export class Unreachable extends Error {
@@ -94,19 +94,19 @@ export const searchPicture = async (picture: Blob, query: SearchRequest, signal:
 export const curve = (id: string, query: SearchRequest, signal?: AbortSignal) =>
   post<RelevanceCurve>(`/api/videos/${id}/relevance?points=${CURVE_POINTS}`, query, signal)
 
-/** What is said and written in a video, with the words of these texts marked. */
+/** The transcript of a video, in which the words of `texts` are marked. */
 export const transcript = (id: string, texts: string[], signal?: AbortSignal) =>
   get<TranscriptLine[]>(`/api/videos/${id}/transcript?${new URLSearchParams(texts.map((text) => ['text', text]))}`, signal)
 
 export const frame = (id: string, time_s: number, side = 180) =>
   `/api/videos/${id}/frame?time_s=${Math.max(0, time_s).toFixed(2)}&short_side=${side}`
-/** A small picture at most half a second from a time. With the version of the stored pictures it is cached for good. */
+/** The address of a thumbnail at most half a second from a time. If it has a `version`, browsers cache it permanently. */
 export const thumbnail = (id: string, time_s: number, version = '') =>
   `/api/videos/${id}/thumbnail?time_s=${Math.max(0, time_s).toFixed(3)}${version && `&version=${version}`}`
 export const thumbnails = (id: string) => get<ThumbnailSheets>(`/api/videos/${id}/thumbnails`)
-/** The address of one image of stored pictures at equal distances, in rows of ten. */
+/** The address of one image with thumbnails at equal distances, in rows of ten. */
 export const overview = (id: string, pictures: number) => `/api/videos/${id}/thumbnails/overview?pictures=${pictures}`
-/** A span with its edges at the exact cuts. */
+/** The span after its edges are moved to the exact shot changes. */
 export const edges = (id: string, { start_s, end_s }: Span) =>
   get<Span>(`/api/videos/${id}/edges?start_s=${start_s}&end_s=${end_s}`)
 /** Seconds rounded to microseconds: milliseconds would lose frames of 59.94 frames per second. */
@@ -114,7 +114,7 @@ export const exact = (time_s: number) => String(Number(time_s.toFixed(6)))
 /** The address of a span as an MP4 file. */
 export const clip = (id: string, { start_s, end_s }: Span) =>
   `/api/videos/${id}/clip?start_s=${exact(start_s)}&end_s=${exact(end_s)}`
-/** The address of a span in a form that browsers play. */
+/** The address of a span as a proxy that browsers can play. */
 export const proxy = (id: string, { start_s, end_s }: Span) =>
   `/api/videos/${id}/proxy?start_s=${exact(start_s)}&end_s=${exact(end_s)}`
 export const media = (id: string) => `/api/videos/${id}/media`
@@ -152,7 +152,7 @@ export function clock(time_s: number): string {
 /** Format the length of a moment. A single frame is shorter than a tenth of a second. */
 export const seconds = (length_s: number) => `${length_s.toFixed(length_s < 1 ? 2 : 1)} s`
 
-/** An estimated time, no more precise than estimates are. */
+/** Format an estimated time with few digits. */
 export function roundTime(time_s: number): string {
   if (time_s < 55) return `${Math.max(1, Math.round(time_s / 10)) * 10} s`
   let minutes = Math.max(1, Math.round(time_s / 60))

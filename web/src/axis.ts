@@ -5,20 +5,20 @@ import type { FrameClock } from './timecode'
 export interface View { from_s: number; to_s: number }
 
 const MIN_VIEW_S = 0.5
-const MOMENT_SHARE = 0.08 // a shorter moment, as a share of its video, gets an axis of its own surroundings
-const SURROUNDINGS = 4 // lengths of the moment that such an axis shows
+const MOMENT_SHARE = 0.08 // for a moment below this share of its video, the axis shows only the surroundings
+const SURROUNDINGS = 4 // length of this axis / length of the moment
 const MIN_SURROUNDINGS_S = 2
 
 export const lengthOf = ({ from_s, to_s }: View) => to_s - from_s
 
-/** The nearest view of this length or shorter that is inside the video. */
+/** Move a view into the video. It is shortened if it is longer than the video. */
 function inside(from_s: number, length_s: number, duration_s: number): View {
   const length = Math.min(duration_s, Math.max(Math.min(MIN_VIEW_S, duration_s), length_s))
   const from = Math.min(duration_s - length, Math.max(0, from_s))
   return { from_s: from, to_s: from + length }
 }
 
-/** Zoom by a factor (above 1: closer), while the time `at_s` stays in its place. */
+/** Zoom in by a factor (below 1: out). The time `at_s` keeps its position on the screen. */
 export function zoom(view: View, factor: number, at_s: number, duration_s: number): View {
   const length_s = Math.min(duration_s, Math.max(MIN_VIEW_S, lengthOf(view) / factor))
   return inside(at_s - ((at_s - view.from_s) / lengthOf(view)) * length_s, length_s, duration_s)
@@ -34,13 +34,13 @@ export function fit(start_s: number, end_s: number, duration_s: number): View {
   return inside((start_s + end_s - length_s) / 2, length_s, duration_s)
 }
 
-/** The view for a moment that is opened: the whole video, unless the moment would be too small to work with. */
+/** The first view of a moment: the whole video, or the surroundings of a moment that would be too small. */
 export function firstView(start_s: number, end_s: number, duration_s: number): View {
   if (end_s - start_s >= MOMENT_SHARE * duration_s) return { from_s: 0, to_s: duration_s }
   return fit(start_s, end_s, duration_s)
 }
 
-/** The nearest view that shows a time: the same view if it does already. */
+/** Scroll the view until it shows a time. */
 export function reveal(view: View, at_s: number, duration_s: number): View {
   if (at_s >= view.from_s && at_s <= view.to_s) return view
   const margin_s = lengthOf(view) * 0.1
@@ -50,7 +50,7 @@ export function reveal(view: View, at_s: number, duration_s: number): View {
 const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200]
 export const LABEL_WIDTH = 92 // pixels
 
-/** The times of labels of a view that is `width` pixels wide: whole seconds of the timecode, or whole frames if it is close. */
+/** The times of the labels in a view that is `width` pixels wide: whole seconds of the timecode, or frames if zoomed in. */
 export function ticks(view: View, width: number, clock: FrameClock): number[] {
   const step_s = (lengthOf(view) * LABEL_WIDTH) / Math.max(width, 1)
   const seconds = STEPS_S.find((step) => step >= step_s) ?? Math.ceil(step_s / 3600) * 3600
@@ -59,7 +59,7 @@ export function ticks(view: View, width: number, clock: FrameClock): number[] {
   return upTo(Math.ceil(clock.frameAt(view.from_s) / frames), (n) => clock.timeOf(n * frames), view.to_s)
 }
 
-/** The pictures of a film strip: their spans, each about `size` pixels wide. Equal zooms have equal spans, also after a pan. */
+/** The spans of the pictures of a film strip, each about `size` pixels wide. Scrolling does not change the spans. */
 export function cells(view: View, width: number, size: number, duration_s: number): View[] {
   const length_s = 2 ** Math.ceil(Math.log2((lengthOf(view) * size) / Math.max(width, 1) / Math.SQRT2))
   const starts = upTo(Math.floor(view.from_s / length_s), (n) => n * length_s, Math.min(view.to_s, duration_s))

@@ -1,5 +1,5 @@
-// Plays the video of the inspector. Its state is read from the video element in each frame of the screen, so it is always
-// what the element really does.
+// Plays the video of the inspector. The state is read from the video element at each screen refresh, so it never differs from
+// what the element does.
 
 import { remember, stored } from './storage'
 
@@ -8,14 +8,14 @@ interface Loop { start_s: number; end_s: number }
 
 const MUTED = 'untrimmed-muted'
 const MAX_SPEED = 8
-const STALL_MS = 400 // without progress, after which playback counts as waiting
-const BEFORE_LOOP_S = 0.3 // playback this far before the loop does not jump: the edge was moved while playing
+const STALL_MS = 400 // playback that makes no progress for this long is waiting
+const BEFORE_LOOP_S = 0.3 // the start of the loop may move during playback: a position this little before it does not jump
 
 export class Playback {
   time_s = $state(0)
   status = $state<Status>('loading')
   isRunning = $state(false) // whether it plays, or would if it had data
-  speed = $state(1) // of playback while it runs; negative: backwards
+  speed = $state(1) // negative: backwards
   isMuted = $state(stored(MUTED, true))
   loop: () => Loop | null = () => null // the span to repeat; null plays to the end of the video
   onEnd = (): boolean => false // called at the end of the loop; if it returns true, the loop is not repeated
@@ -23,20 +23,20 @@ export class Playback {
   #offset_s = 0 // time of the file at which the element's media begins
   #target_s: number | null = null // where to seek once the current seek has ended
   #isBackwards = false
-  #isMeant = false // to run: elements also pause at their end
-  #before = 0 // time of the last frame of the screen
+  #shouldRun = false // stays true at the end of the video, where the element pauses
+  #lastTick = 0 // time of the last screen refresh
   #movedAt = 0 // when the position changed last
 
-  /** Control this element, whose media begins at `offset_s` of the file. It plays if the element before it did.
+  /** Control a video element whose media begins at `offset_s` of the file. It plays if the previous element was playing.
    *
-   * Returns a function that lets go of it.
+   * Returns a function that ends the control.
    */
   attach(video: HTMLVideoElement, offset_s = 0): () => void {
     this.#video = video
     this.#offset_s = offset_s
     video.muted = this.isMuted
     this.status = 'loading'
-    if (this.#isMeant) this.#run(this.speed)
+    if (this.#shouldRun) this.#run(this.speed)
     let request = requestAnimationFrame(function tick(this: Playback, now: number) {
       this.#tick(now)
       request = requestAnimationFrame(tick.bind(this))
@@ -54,7 +54,7 @@ export class Playback {
     this.#run(1)
   }
   pause(): void {
-    this.#isBackwards = this.#isMeant = false
+    this.#isBackwards = this.#shouldRun = false
     this.speed = 1
     this.#video?.pause()
   }
@@ -62,7 +62,7 @@ export class Playback {
     if (this.#isRunning()) this.pause()
     else this.play()
   }
-  /** Play forwards (1) or backwards (-1); each repetition doubles the speed, and the other direction starts anew. */
+  /** Play forwards (1) or backwards (-1). Each repetition doubles the speed. A change of direction starts at normal speed. */
   shuttle(direction: 1 | -1): void {
     const isFaster = this.#isRunning() && Math.sign(this.speed) === direction
     this.#run(isFaster ? direction * Math.min(MAX_SPEED, Math.abs(this.speed) * 2) : direction)
@@ -74,10 +74,10 @@ export class Playback {
     const video = this.#video
     if (!video) return
     this.speed = speed
-    this.#isMeant = true
+    this.#shouldRun = true
     this.#isBackwards = speed < 0
     if (this.#isBackwards) {
-      video.pause() // elements cannot play backwards: each frame of the screen seeks
+      video.pause() // elements cannot play backwards, so each screen refresh seeks
       return
     }
     video.playbackRate = speed
@@ -97,8 +97,8 @@ export class Playback {
   #tick(now: number): void {
     const video = this.#video
     if (!video) return
-    const elapsed_s = Math.min(0.25, (now - this.#before) / 1000)
-    this.#before = now
+    const elapsed_s = Math.min(0.25, (now - this.#lastTick) / 1000)
+    this.#lastTick = now
     if (video.readyState > 0 && !video.seeking) {
       if (this.#target_s !== null) this.#land(video)
       else this.#move(video, elapsed_s, now)
@@ -118,16 +118,16 @@ export class Playback {
       const to_s = at_s + this.speed * elapsed_s
       if (to_s > 0) this.seek(to_s)
       else this.pause()
-    } else if ((video.ended && this.#isMeant) || (loop && !video.paused && at_s >= loop.end_s)) {
+    } else if ((video.ended && this.#shouldRun) || (loop && !video.paused && at_s >= loop.end_s)) {
       if (this.onEnd() || !loop) return
-      this.seek(loop.start_s) // which may be before this element's media
+      this.seek(loop.start_s) // may be before the media of this element
       if (loop.start_s >= this.#offset_s) this.#land(video)
-      this.#run(this.speed) // at the end of the video the element has paused
+      this.#run(this.speed) // the element pauses at the end of the video
     } else if (loop && !video.paused && at_s < loop.start_s - BEFORE_LOOP_S) this.seek(loop.start_s)
   }
   #read(video: HTMLVideoElement, now: number): void {
-    const isOver = video.ended || video.error !== null // which pauses the element too
-    if (video.paused && !isOver && !this.#isBackwards) this.#isMeant = false // the browser paused it
+    const isOver = video.ended || video.error !== null // the element is paused in both cases
+    if (video.paused && !isOver && !this.#isBackwards) this.#shouldRun = false // the browser paused it
     this.isRunning = this.#isRunning()
     const isLate = now - this.#movedAt > STALL_MS
     if (video.error) this.status = 'failed'
