@@ -226,13 +226,18 @@ def test_repair_finds_passages_whose_vector_or_words_are_lost(lib, folder, colum
     assert not untrimmed.open(lib.folder).repair().texts
 
 
-def test_an_old_index_of_words_is_updated_without_reading_files(encoder, folder, tmp_path, monkeypatch):
+@pytest.fixture
+def library_with_old_words(encoder, folder, tmp_path, monkeypatch):
     (folder / "sea.en.srt").write_text(SRT.replace("today", "मेरा स्कूल"), encoding="utf-8")
     with monkeypatch.context() as old:
         old.setattr(indexing_passages, "WORDS_VERSION", 1)
         old.setattr(store_passages, "indexed_text", lambda text: "old")
         untrimmed.open(tmp_path / "library").index(folder)
-    library = untrimmed.open(tmp_path / "library")
+    return untrimmed.open(tmp_path / "library")
+
+
+def test_an_old_index_of_words_is_updated_without_reading_files(library_with_old_words, folder, tmp_path):
+    library = library_with_old_words
     video_id = library.videos()[0].video_id
     vector = library.engine.view().passages.corpus("said").video(video_id).vectors
     assert not library.repair().texts, "words of an old version are not damaged"
@@ -244,6 +249,19 @@ def test_an_old_index_of_words_is_updated_without_reading_files(encoder, folder,
     version = PassageTable(library.folder).version()
     library.index(folder)
     assert PassageTable(library.folder).version() == version, "the words are updated once"
+
+
+def test_a_run_updates_old_words_and_replaces_changed_passages(library_with_old_words, folder):
+    (folder / "sea.en.srt").write_text(SRT.replace("today", "tomorrow"))
+    assert library_with_old_words.index(folder).passages == {"subtitle": 1}
+    assert texts(library_with_old_words) == ["We made budget cuts tomorrow."]
+
+
+def test_current_words_are_not_read_again(lib, monkeypatch):
+    table = PassageTable(lib.folder)
+    readings = table.readings()
+    monkeypatch.setattr(table, "_open_table", lambda: pytest.fail("the table was read"))
+    assert table.update_words(readings) == readings
 
 
 @pytest.fixture

@@ -78,8 +78,8 @@ class PassageReader:
             UnknownNameError, ConfigError: A source or one of its settings does not exist.
             EncoderError: The model of a source is missing.
         """
-        self.table.update_words()
-        known = {(reading.video_id, reading.source): reading for reading in self.table.readings()}
+        readings = self.table.update_words(self.table.readings())
+        known = {(reading.video_id, reading.source): reading for reading in readings}
         with ExitStack() as stack:
             sources = [stack.enter_context(create_source(name, settings)) for name, settings in self.sources.items()]
             checked: set[str] = set()

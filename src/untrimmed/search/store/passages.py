@@ -263,8 +263,11 @@ class PassageTable(LanceTable):
         """Add readings without passages in one commit, then remove the readings with the ids in `replaces`."""
         self.put_rows([_table(list(map(_mark, readings)))], replaces)
 
-    def update_words(self) -> None:
-        """Reindex, in one commit, the words of passages that were indexed with another version of `indexed_text`."""
+    def update_words(self, readings: Sequence[StoredReading]) -> list[StoredReading]:
+        """Reindex, in one commit, words that another version of `indexed_text` made. Return the current readings.
+
+        `readings` are all readings of the table. If their words are current, nothing is read.
+        """
         updated = {
             reading.reading_id: replace(
                 reading,
@@ -272,7 +275,7 @@ class PassageTable(LanceTable):
                 read_at=math.nextafter(reading.read_at, math.inf),  # still older than a later reading
                 words_version=WORDS_VERSION,
             )
-            for reading in self.readings()
+            for reading in readings
             if reading.num_passages and reading.words_version != WORDS_VERSION
         }
 
@@ -291,6 +294,7 @@ class PassageTable(LanceTable):
 
         if updated:
             self.put_rows(tables(), updated)
+        return [updated.get(reading.reading_id, reading) for reading in readings]
 
     def copy(self, source: PassageTable, reading: StoredReading, video_id: str, replaces: Collection[str] = ()) -> None:
         """Copy a reading from the table of another library. The copy belongs to the video with this id."""
