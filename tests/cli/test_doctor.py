@@ -14,6 +14,7 @@ from untrimmed.encoders.registry import DEFAULT, ENCODERS
 from untrimmed.errors import EncoderError, install_advice
 from untrimmed.passages import screen, speech
 from untrimmed.search.corpora.engine import cache_library
+from untrimmed.search.indexing import passages as indexing_passages
 from untrimmed.search.store.table import VideoIndex
 
 
@@ -121,6 +122,16 @@ def test_repair_lists_damaged_files_and_the_next_command(tmp_path, run):
     block.write_bytes(block.read_bytes()[:-1] + b"x")
     out = run("doctor", "--repair", "--library", folder)[1]
     assert f"note repair {block}" in " ".join(out.split())
+
+
+def test_old_words_of_passages_are_a_note_until_the_next_run(run, videos, monkeypatch):
+    (videos / "flag.en.srt").write_text("1\n00:00:00,500 --> 00:00:01,500\nbudget\n")
+    with monkeypatch.context() as old:
+        old.setattr(indexing_passages, "WORDS_VERSION", 1)
+        run("index", videos)
+    assert "note passages" in " ".join(run("doctor")[1].split())
+    run("index", videos)
+    assert "note passages" not in " ".join(run("doctor")[1].split())
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,8 @@ def _builtin_problem() -> str | None:
 
 def _library(folder: Path | None) -> Iterator[Finding]:
     import untrimmed
+    from untrimmed.search.store.listing import read_readings
+    from untrimmed.search.store.passages import old_words_warnings
     from untrimmed.search.store.records import how_to_make
 
     library = untrimmed.open(folder)
@@ -207,6 +209,8 @@ def _library(folder: Path | None) -> Iterator[Finding]:
         return
     records = library.videos()
     yield Finding("ok", "library", f"{library.folder}: {len(records)} videos")
+    for warning in old_words_warnings(read_readings(library.folder)):
+        yield Finding("note", "passages", warning)
     free = shutil.disk_usage(library.folder).free
     yield Finding("ok" if free > 1e9 else "note", "disk", f"{free / 1e9:.1f} GB free")
     if sys.platform != "linux":

@@ -8,6 +8,7 @@ import pytest
 import untrimmed
 from tests.search.conftest import use_encoder
 from tests.toy import WideWordEncoder, write_clip
+from untrimmed import Query
 from untrimmed.errors import FeatureError, IndexMismatchError
 from untrimmed.passages import source as sources
 from untrimmed.passages.passage import Passage, Word
@@ -249,6 +250,15 @@ def test_an_old_index_of_words_is_updated_without_reading_files(library_with_old
     version = PassageTable(library.folder).version()
     library.index(folder)
     assert PassageTable(library.folder).version() == version, "the words are updated once"
+
+
+def test_searches_warn_about_old_words_until_the_next_run(library_with_old_words, folder):
+    (warning,) = library_with_old_words.search("budget").warnings
+    assert "run: untrimmed index" in warning
+    assert warning in library_with_old_words.search(Query("", said="budget")).warnings
+    assert library_with_old_words.search(Query("budget", modes=("seen",))).warnings == ()
+    library_with_old_words.index(folder)
+    assert library_with_old_words.search("budget").warnings == ()
 
 
 def test_a_run_updates_old_words_and_replaces_changed_passages(library_with_old_words, folder):

@@ -19,7 +19,7 @@ from jaxtyping import Int
 from untrimmed.moments.clearest import SpanSettings
 from untrimmed.passages.passage import TEXT_MODES, TextMode
 from untrimmed.search.corpora.best_vector import TIMES, VECTORS, BestVectorCorpus, VectorVideo
-from untrimmed.search.store.passages import PassageTable
+from untrimmed.search.store.passages import PassageTable, old_words_warnings
 from untrimmed.search.store.readings import StoredReading
 from untrimmed.search.store.records import Records
 from untrimmed.search.store.table import StoredVideo
@@ -92,6 +92,11 @@ class PassagesView:
     def valid_readings(self) -> frozenset[str]:
         """The ids of valid readings."""
         return frozenset(reading.reading_id for reading in self._all_readings())
+
+    @cached_property
+    def warnings(self) -> Sequence[str]:
+        """A warning if searches may miss words, because another version of untrimmed indexed them."""
+        return old_words_warnings(self._all_readings())
 
     def _all_readings(self) -> Iterator[StoredReading]:
         return itertools.chain.from_iterable(self.readings.values())

@@ -128,7 +128,7 @@ def answer(
     if missing := _missing_passages(view, query):
         return Hits([], missing)
     encoded = _EncodedQuery.of(query, view, encoder)
-    warnings = list(encoded.warnings)
+    warnings = [*encoded.warnings, *(passages.warnings if passages is not None else ())]
     if among is not None and not among:
         warnings.append(f"no video of the library meets: {query.filters}")
     is_seen = encoded.is_searchable and query.is_seen

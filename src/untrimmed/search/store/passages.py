@@ -25,7 +25,7 @@ import numpy as np
 import xxhash
 from jaxtyping import Float16
 
-from untrimmed.errors import IndexMismatchError
+from untrimmed.errors import IndexMismatchError, counted
 from untrimmed.passages.passage import TEXT_MODES, Passage, TextMode, Word
 from untrimmed.passages.sentences import Part, Sentence
 from untrimmed.passages.words import WORDS_VERSION, TextQuery, indexed_text
@@ -69,6 +69,21 @@ class PassageMatch:
     number: int
     sentence: Sentence
     score: float = 0.0
+
+
+def old_words_warnings(readings: Iterable[StoredReading]) -> list[str]:
+    """Return a warning if the words of passages were made by another version of `indexed_text`."""
+    count = len({reading.video_id for reading in readings if _has_old_words(reading)})
+    if not count:
+        return []
+    return [
+        f"the text of {counted(count, 'video')} was indexed by another version of untrimmed, so searches may miss "
+        "some of its words; run: untrimmed index FOLDER"
+    ]
+
+
+def _has_old_words(reading: StoredReading) -> bool:
+    return reading.num_passages > 0 and reading.words_version != WORDS_VERSION
 
 
 class PassageTable(LanceTable):
@@ -276,7 +291,7 @@ class PassageTable(LanceTable):
                 words_version=WORDS_VERSION,
             )
             for reading in readings
-            if reading.num_passages and reading.words_version != WORDS_VERSION
+            if _has_old_words(reading)
         }
 
         def tables() -> Iterator[pa.Table]:
