@@ -295,7 +295,8 @@ class IndexDisplay(ProgressBar):
     def __call__(self, step: Step) -> None:
         """Show one step of indexing."""
         is_encoding = step.state in ("encoding", "reading")
-        fraction = min(1.0, step.done_s / step.duration_s) if is_encoding and step.duration_s > 0 else 0.0
+        is_unfinished = is_encoding and step.duration_s > 0 and step.position < step.total
+        fraction = min(1.0, step.done_s / step.duration_s) if is_unfinished else 0.0
         self.show(
             total=step.total,
             files=f"{step.position}/{step.total} files",

@@ -66,12 +66,17 @@ class ReadingReport:
     """Receives the progress and the warnings of one call of `PassageSource.read`."""
 
     on_progress: Callable[[float], None] = lambda done_s: None
+    done_s: float = 0.0  # the latest time that was reported
     warnings: list[str] = field(default_factory=list)
     unread: dict[str, str] = field(default_factory=dict)  # warnings about unreadable files, by `Passage.track`
 
     def progress(self, done_s: float) -> None:
-        """Report the time in the video, in seconds, up to which it has been read."""
-        self.on_progress(done_s)
+        """Report the time in the video, in seconds, up to which it has been read.
+
+        If a source reads one track after another, the reported time stays at its maximum.
+        """
+        self.done_s = max(self.done_s, done_s)
+        self.on_progress(self.done_s)
 
     def warn(self, line: str) -> None:
         """Add a warning of one line, which describes a problem and its fix. Equal warnings are listed once.

@@ -124,7 +124,7 @@ class IndexJob:
             path=str(step.path),
             done_s=step.done_s,
             duration_s=step.duration_s,
-            video_s=max(job.video_s, step.video_s),  # 0 in steps after the last video
+            video_s=step.video_s,
             speed=step.speed,
             remaining_s=step.remaining_s,
             failed=failed,

@@ -1,5 +1,6 @@
 """Passages are read with the videos, kept with them, and read again only if something has changed."""
 
+import shutil
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ import untrimmed
 from tests.search.conftest import use_encoder
 from tests.toy import WideWordEncoder, write_clip
 from untrimmed import Query
+from untrimmed.cli.index import IndexDisplay
 from untrimmed.errors import FeatureError, IndexMismatchError
 from untrimmed.passages import source as sources
 from untrimmed.passages.passage import Passage, Word
@@ -19,7 +21,7 @@ from untrimmed.search.store import passages as store_passages
 from untrimmed.search.store.lance import write_fragments
 from untrimmed.search.store.listing import read_readings
 from untrimmed.search.store.passages import PassageTable
-from untrimmed.search.store.records import PASSAGES, READINGS_COPY
+from untrimmed.search.store.records import PASSAGES, READINGS_COPY, THUMBNAILS
 
 SRT = "1\n00:00:00,500 --> 00:00:01,500\nWe made <i>budget</i>\n\n2\n00:00:01,600 --> 00:00:03,000\ncuts today.\n"
 
@@ -135,6 +137,28 @@ def test_passages_beyond_a_generous_rate_are_left_out(lib, folder, monkeypatch):
     assert lib.index(folder).passages == {}
 
 
+def test_progress_never_goes_back(lib, folder, monkeypatch):
+    bar = []
+    display = IndexDisplay()
+    monkeypatch.setattr(display, "show", lambda **fields: bar.append((fields["completed"], fields["total"])))
+    shutil.rmtree(lib.folder / THUMBNAILS)
+    write_clip(folder / "sky.mp4", ["white"])
+    cue = "00:0{:.3f} --> 00:04.000\nSentence {}.\n\n"
+    for language in ("de", "en"):
+        (folder / f"sea.{language}.vtt").write_text(
+            "WEBVTT\n\n" + "".join(cue.format(number / 100, number) for number in range(390))
+        )
+    steps = []
+    lib.index(folder, thumbnails=True, progress=lambda step: (steps.append(step), display(step)))
+    assert {"done", "thumbnails", "reading", "passages"} <= {step.state for step in steps}
+    assert bar == sorted(bar)
+    assert bar[-1][0] <= bar[-1][1]
+    assert [step.video_s for step in steps] == sorted(step.video_s for step in steps)
+    times_s = [step.done_s for step in steps if (step.path.name, step.source) == ("sea.mp4", "subtitle")]
+    assert len(times_s) > 3
+    assert times_s == sorted(times_s)
+
+
 def test_a_repair_removes_files_that_a_killed_process_has_left(lib, folder):
     data = lib.folder / PASSAGES / "data"
     table = PassageTable(lib.folder)._open_table()
@@ -192,8 +216,6 @@ def test_parts_keep_their_passages_in_a_merge(encoder, folder, tmp_path):
 
 
 def test_a_library_without_the_table_opens_and_searches(lib, folder, tmp_path):
-    import shutil
-
     shutil.rmtree(lib.folder / PASSAGES)
     (lib.folder / READINGS_COPY).unlink()
     old = untrimmed.open(lib.folder)

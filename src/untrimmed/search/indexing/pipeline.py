@@ -367,6 +367,7 @@ class Indexer:
                         self._total,
                         step.done_s,
                         step.record.duration_s,
+                        video_s=self._estimate.video_s,
                         source=step.source,
                         passages=step.passages or 0,
                     )
