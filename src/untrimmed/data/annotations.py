@@ -45,10 +45,10 @@ class Annotation:
         return (end_s - start_s) / self.duration_s
 
 
-def one_line(text: str) -> str:
+def single_spaced(text: str) -> str:
     """Return the text with each run of white space replaced by one space. Caption files have one caption per line.
 
-    >>> one_line(" a man\\n  sits ")
+    >>> single_spaced(" a man\\n  sits ")
     'a man sits'
     """
     return " ".join(text.split())

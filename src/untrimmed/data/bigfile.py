@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from untrimmed.data.annotations import Annotation, one_line
+from untrimmed.data.annotations import Annotation, single_spaced
 from untrimmed.errors import FeatureError
 from untrimmed.files import whole_folder
 
@@ -123,7 +123,7 @@ def write_captions(path: Path, captions: Iterable[Annotation]) -> None:
     lines = []
     written_ids = set()
     for caption in captions:
-        text = one_line(caption.text)
+        text = single_spaced(caption.text)
         if not caption.caption_id or caption.caption_id.split() != [caption.caption_id]:
             raise FeatureError(f"caption id {caption.caption_id!r} is empty or has white space; change it")
         if caption.caption_id in written_ids or not text:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from untrimmed.data.annotations import Span, one_line, usable_moment
+from untrimmed.data.annotations import Span, single_spaced, usable_moment
 from untrimmed.errors import FeatureError
 from untrimmed.files import write_whole
 
@@ -139,7 +139,7 @@ class AnnotationRow:
         if not isinstance(value, str) or not value.strip():
             fix = "write a sentence or remove the caption"
             raise FeatureError(f"{self.place}: {field} is {value!r}, expected a sentence; {fix}")
-        return one_line(value)
+        return single_spaced(value)
 
     def video_id(self, field: str = "video") -> str:
         """Return a video id; raises FeatureError if it contains white space or `#`, the separator in caption ids."""

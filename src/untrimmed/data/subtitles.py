@@ -8,7 +8,7 @@
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from untrimmed.data.annotations import one_line
+from untrimmed.data.annotations import single_spaced
 from untrimmed.data.fields import AnnotationRow, read_rows, write_rows
 from untrimmed.errors import FeatureError
 from untrimmed.passages.passage import Passage
@@ -59,7 +59,7 @@ def _passage(entry: object, place: str) -> Passage | None:
         raise FeatureError(f"{place}: text has {actual}, expected text of at most {MAX_TEXT:,}; fix the line")
     times = row.span((row.values["start"], row.values["end"]), "start and end")
     start_s, end_s = sorted(max(time, 0.0) for time in times)
-    text = one_line(text)
+    text = single_spaced(text)
     return Passage(text, start_s, end_s, "subtitle") if text else None
 
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from xml.etree import ElementTree as ET
 
 from untrimmed.exports.counting import Cut, TimelineRate
-from untrimmed.exports.names import one_line, reel_names
+from untrimmed.exports.names import printable_line, reel_names
 
 TITLE = "moments"
 _RATE_NAMES = {  # names of rates in `conform-rate`
@@ -75,7 +75,7 @@ def _asset(cut: Cut, asset_id: str, format_id: str, reel_name: str) -> ET.Elemen
     element = ET.Element(
         "asset",
         id=asset_id,
-        name=one_line(cut.moment.video.name),
+        name=printable_line(cut.moment.video.name),
         start=_seconds(cut.start_frame, cut.rate),
         duration=_seconds(cut.num_frames, cut.rate),
         hasVideo="1",
@@ -95,7 +95,7 @@ def _clip(cut: Cut, asset_id: str, timeline: TimelineRate) -> ET.Element:
     element = ET.Element(
         "asset-clip",
         ref=asset_id,
-        name=one_line(cut.moment.video.name),
+        name=printable_line(cut.moment.video.name),
         offset=_seconds(timeline.start_frame + cut.record_in, timeline.frames_per_s),  # tcStart is added
         start=start,
         duration=_seconds(cut.record_out - cut.record_in, timeline.frames_per_s),
@@ -103,7 +103,7 @@ def _clip(cut: Cut, asset_id: str, timeline: TimelineRate) -> ET.Element:
     )
     if cut.rate != timeline.frames_per_s:
         ET.SubElement(element, "conform-rate", scaleEnabled="0", srcFrameRate=_RATE_NAMES[cut.rate])
-    if note := one_line(cut.moment.note):
+    if note := printable_line(cut.moment.note):
         ET.SubElement(element, "marker", start=start, duration=_seconds(1, cut.rate), value=note)
     return element
 

@@ -14,10 +14,10 @@ _RESERVED_REELS = {"AX", "BL", "BLACK", "BARS"}  # edit lists use these names fo
 _FOLDER_CHARACTERS = 20  # largest number of characters of a folder's name in the name of a file
 
 
-def one_line(text: str) -> str:
+def printable_line(text: str) -> str:
     """Return a text on one line, without characters that XML forbids. Bytes that are not UTF-8 are escaped.
 
-    >>> one_line("two\\n lines")
+    >>> printable_line("two\\n lines")
     'two lines'
     """
     printable = "".join(letter if letter.isprintable() or letter.isspace() else " " for letter in _escaped(text))

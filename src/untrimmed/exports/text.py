@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from untrimmed.exports.counting import Cut, ExportedMoment, TimelineRate, cuts, timecode, usual_rate
-from untrimmed.exports.names import one_line
+from untrimmed.exports.names import printable_line
 
 Moments = Sequence[ExportedMoment]
 
@@ -129,7 +129,7 @@ def _in_order(moments: Moments) -> list[ExportedMoment]:
 
 
 def _title(moment: ExportedMoment) -> str:
-    return one_line(moment.note) or one_line(moment.video.stem) or "moment"
+    return printable_line(moment.note) or printable_line(moment.video.stem) or "moment"
 
 
 def _subtitle(moment: ExportedMoment) -> str:

@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 
 from untrimmed.errors import ConfigError, install_advice, shown
 from untrimmed.exports.counting import Cut, TimelineRate, frame_at, timecode
-from untrimmed.exports.names import one_line, reel_names
+from untrimmed.exports.names import printable_line, reel_names
 
 if TYPE_CHECKING:
     import opentimelineio as otio
@@ -107,7 +107,7 @@ def to_edl(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
     reels = reel_names(cut.moment.video for cut in cuts)
     for clip, cut in zip(result.video_tracks()[0], cuts, strict=True):
         cmx = {"reel": reels[cut.moment.video]}
-        note = one_line(cut.moment.note)
+        note = printable_line(cut.moment.note)
         clip.metadata["cmx_3600"] = cmx | ({"comments": [f"COMMENT: {note}"]} if note else {})
         if note:
             clip.markers.append(_marker_at(note, timeline.start_frame + cut.record_in, clock))
@@ -153,7 +153,7 @@ def to_kdenlive(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
     count = _Count(lambda cut: timeline.frames_per_s, has_timecode=False)
     result = _timeline(cuts, timeline, count, None)
     for cut in cuts:
-        if note := one_line(cut.moment.note):
+        if note := printable_line(cut.moment.note):
             result.tracks.markers.append(_marker_at(note, cut.record_in, float(timeline.frames_per_s)))
     return _write(result, "kdenlive")
 
@@ -187,10 +187,10 @@ def _timeline(
                 target_url=cut.moment.video.as_uri(),
                 available_range=otio.opentime.TimeRange(time(first), time(cut.num_frames)),
             )
-            media.name = one_line(cut.moment.video.name)
+            media.name = printable_line(cut.moment.video.name)
             source_range = otio.opentime.TimeRange(time(first + cut.source_in), length)
             clip = otio.schema.Clip(media.name, media, source_range)
-            clip.metadata["untrimmed"] = {"video_id": cut.moment.video_id, "note": one_line(cut.moment.note)}
+            clip.metadata["untrimmed"] = {"video_id": cut.moment.video_id, "note": printable_line(cut.moment.note)}
             if marker is not None and cut.moment.note.strip() and kind == otio.schema.TrackKind.Video:
                 clip.markers.append(marker(cut, time))
             track.append(clip)
@@ -207,7 +207,7 @@ def _start_time(timeline: TimelineRate) -> otio.opentime.RationalTime:
 
 def _marker(cut: Cut, time: Callable[[int], otio.opentime.RationalTime]) -> otio.schema.Marker:
     start = time(cut.start_frame + cut.source_in)
-    return _marker_at(one_line(cut.moment.note), start.value, start.rate)
+    return _marker_at(printable_line(cut.moment.note), start.value, start.rate)
 
 
 def _marker_at(name: str, frame: float, rate: float) -> otio.schema.Marker:
