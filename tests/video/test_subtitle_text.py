@@ -88,6 +88,65 @@ def test_a_guess_is_reported(text, encoding):
     assert not read(srt([(0, 900, text)]))[1].is_encoding_uncertain
 
 
+LEGACY = {
+    "de": (
+        "cp1252",
+        "Über die Brücke fährt ein großer Bus.|Schöne Grüße aus Köln!|Kannst du mir das Salz dafür geben?",
+    ),
+    "fr": ("cp1252", "Où étais-tu hier soir ?|Le garçon a mangé la crème brûlée.|Ça fait très longtemps à l'hôpital."),
+    "es": (
+        "cp1252",
+        "¿Dónde estabas?|El niño comió toda la piña.|¡Qué día tan bonito!|Mañana iré al médico, mi corazón.",
+    ),
+    "pt": (
+        "cp1252",
+        "Onde você estava ontem à noite?|Não sei o que é isto.|A estação está fechada até amanhã, São João.",
+    ),
+    "sv": (
+        "cp1252",
+        "Var var du i går kväll?|Den lilla pojken åt frukost här.|Öppna fönstret!|Vi har väntat på tåget.",
+    ),
+    "pl": ("cp1250", "Gdzie byłeś wczoraj?|Jutro pójdziemy razem.|Nikt nie może się o tym dowiedzieć, proszę, żegnaj."),
+    "cs": ("cp1250", "Kde jsi byl včera večer?|Zítra půjdeme do muzea.|Jaký je dnes krásný den!|Příliš žluťoučký kůň."),
+    "hu": (
+        "cp1250",
+        "Először látom a tengert.|Kérek egy kávét és tortát.|Örülök, hogy jössz.|Őt szerettük, a nőt, az erdőt.",
+    ),
+    "tr": (
+        "cp1254",
+        "Dün akşam neredeydin?|Küçük çocuk bütün pastayı yedi.|Şimdi gitmem lazım, görüşürüz.|İyi değilim.",
+    ),
+    "lt": ("cp1257", "Kur buvai vakar?|Mažas berniukas suvalgė visą pyragą.|Rytoj eisime į muziejų.|Ačiū už pagalbą."),
+    "ru": ("cp1251", "Маленький мальчик съел весь пирог.|Завтра мы вместе пойдём в музей.|Она забыла ключи на столе."),
+    "el": ("cp1253", "Πού ήσουν χθες το βράδυ;|Δεν ξέρω τι συνέβη μετά τη γιορτή.|Τι όμορφη μέρα που είναι σήμερα!"),
+    "he": (
+        "cp1255",
+        "איפה היית אתמול בערב?|אני לא יודע מה קרה אחרי המסיבה.|הילד הקטן אכל את כל העוגה.|איזה יום יפה היום!",
+    ),
+    "ar": ("cp1256", "أين كنت مساء أمس؟|لا أعرف ماذا حدث بعد الحفلة.|غدا سنذهب معا إلى المتحف.|يا له من يوم جميل!"),
+}
+
+
+@pytest.mark.parametrize("language", LEGACY)
+def test_a_few_sentences_in_a_legacy_encoding_are_read_without_a_warning(language):
+    encoding, sentences = LEGACY[language]
+    expected = [(1000 * number, 1000 * number + 900, text) for number, text in enumerate(sentences.split("|"))]
+    cues, faults = read(srt(expected).encode(encoding))
+    assert cues == expected
+    assert not faults.is_encoding_uncertain
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Senki sem tudhat erről", "cp1250"),  # "errõl" could be a word too
+        ("xÞðñõ wÐýçø qÆÿãì", "cp1252"),  # no encoding gives words of one language
+    ],
+)
+def test_a_text_that_fits_no_encoding_or_several_is_uncertain(text, encoding):
+    assert read(srt([(0, 900, text)]).encode(encoding))[1].is_encoding_uncertain
+
+
 FORMS = {
     "carriage returns and line feeds": (srt(ENGLISH, "\r\n"), ".srt"),
     "carriage returns": (srt(ENGLISH, "\r"), ".srt"),
