@@ -344,6 +344,40 @@ def test_a_file_that_is_no_picture_is_refused_and_the_query_kept(visit, tmp_path
     assert page.input_value("#q") == "blue"
 
 
+def test_the_last_of_two_dropped_pictures_is_searched_for(visit):
+    page = visit()
+    page.wait_for_selector(TILE)
+    num_open = page.evaluate(
+        """async () => {
+          let isFirst = true, numOpen = 0
+          const decode = window.createImageBitmap, close = ImageBitmap.prototype.close
+          ImageBitmap.prototype.close = function () { numOpen--; close.call(this) }
+          const finished = []
+          window.createImageBitmap = (file) => {
+            const wait_ms = isFirst ? 500 : 0
+            isFirst = false
+            const result = new Promise((wake) => setTimeout(wake, wait_ms)).then(() => (numOpen++, decode(file)))
+            finished.push(result)
+            return result
+          }
+          const canvas = new OffscreenCanvas(64, 48), pen = canvas.getContext('2d')
+          for (const [name, colour] of [['sun.png', 'yellow'], ['sea.png', 'rgb(0,0,255)']]) {
+            pen.fillStyle = colour; pen.fillRect(0, 0, 64, 48)
+            const data = new DataTransfer()
+            data.items.add(new File([await canvas.convertToBlob()], name, {type: 'image/png'}))
+            window.dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}))
+          }
+          await Promise.all(finished)
+          await new Promise((wake) => setTimeout(wake, 50))
+          return numOpen
+        }"""
+    )
+    assert num_open == 0
+    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+    assert page.get_by_text("looks like sea.png").count() == 1
+    assert "sea.webm" in tile_names(page)[0]
+
+
 def test_a_large_picture_survives_a_reload(visit, tmp_path):
     noise = np.random.default_rng(0).integers(0, 60, (1500, 2000, 3), np.uint8)
     noise[..., 2] += 195  # mostly blue

@@ -9,6 +9,13 @@ const KEPT_SIDE = 720 // shorter side of a smaller copy, in pixels
 
 export const isVideo = (file: File) => file.type.startsWith('video/')
 
+/** The picture, unchanged. Rejects if the browser cannot read it. */
+export async function checked(picture: File): Promise<File> {
+  const bitmap = await createImageBitmap(picture)
+  bitmap.close()
+  return picture
+}
+
 /** The frame in the middle of a video, as a picture. Rejects if the browser cannot play the video. */
 export async function middleFrame(file: File): Promise<File> {
   const video = document.createElement('video')
@@ -50,6 +57,7 @@ async function smaller(picture: File): Promise<Blob> {
   const scale = Math.min(1, KEPT_SIDE / Math.min(bitmap.width, bitmap.height))
   const canvas = new OffscreenCanvas(Math.round(bitmap.width * scale), Math.round(bitmap.height * scale))
   canvas.getContext('2d')!.drawImage(bitmap, 0, 0, canvas.width, canvas.height)
+  bitmap.close()
   return canvas.convertToBlob({ type: 'image/jpeg', quality: 0.92 })
 }
 

@@ -1,7 +1,7 @@
 // State of the page: query, hits, and open moment, mirrored in the address.
 
 import { FIELDS, MODES, WORDS, example, readFields, readLayout, readModes, readWeights, valid, type Example, type Layout, type Mode, type Value } from './address'
-import { isVideo, keepPicture, keptPicture, middleFrame } from './picture'
+import { checked, isVideo, keepPicture, keptPicture, middleFrame } from './picture'
 import { remember, remembered, stored } from './storage'
 import * as api from './api'
 import {
@@ -89,6 +89,7 @@ class Session {
   recent = $state<string[]>(stored<string[]>(RECENT, [])) // newest first
   size = $state(Math.min(HEIGHTS.length - 1, Math.max(0, stored(SIZE, 1))))
   #abort = new AbortController()
+  #latestPicture: File | null = null // the latest file that was dropped or chosen
 
   get hits(): HitJson[] {
     return this.answer?.hits ?? (this.hasQuery ? [] : this.library)
@@ -335,10 +336,13 @@ class Session {
   }
   /** Search for moments that look like a picture, or like the middle of a video. */
   async searchPicture(file: File | null): Promise<void> {
+    this.#latestPicture = file
     try {
-      if (file && !isVideo(file)) await createImageBitmap(file)
-      this.picture = file && isVideo(file) ? await middleFrame(file) : file
+      const picture = file && (await (isVideo(file) ? middleFrame(file) : checked(file)))
+      if (this.#latestPicture !== file) return // another file was dropped meanwhile
+      this.picture = picture
     } catch {
+      if (this.#latestPicture !== file) return
       const name = api.plain(file!.name)
       this.problem = isVideo(file!)
         ? `The browser cannot play ${name}. Drop a picture of the scene, or add the video with Index.`
