@@ -259,7 +259,7 @@ class _Screen:
             max(start_s, end_s),
             source="screen",
             confidence=min(1.0, float(np.mean([track.line.confidence for track in block]))),
-            track=f"text {self.count}",  # each has its own track, because consecutive titles are not one sentence
+            track=f"text {self.count % 2}",  # alternates, because consecutive titles are not one sentence
         )
 
 

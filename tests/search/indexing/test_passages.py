@@ -125,14 +125,15 @@ def test_passages_beyond_a_generous_rate_are_left_out(lib, folder, monkeypatch):
     monkeypatch.setattr(indexing_passages, "_MAX_PASSAGES", 2)
     cue = "00:01.{:03d} --> 00:03.000\nSentence {}.\n\n"
     (folder / "sea.en.vtt").write_text("WEBVTT\n\n" + "".join(cue.format(i, i) for i in range(100)))
-    (folder / "sea.en.srt").unlink()
+    (folder / "sea.en.srt").rename(folder / "sea.fr.srt")  # is read after the other file
     steps = []
     report = lib.index(folder, progress=steps.append)
     limit = 2 + 20 * 4
-    assert report.passages == {"subtitle": limit}
-    assert texts(lib) == [f"Sentence {i}." for i in range(limit)]
+    assert report.passages == {"subtitle": limit + 1}
+    assert sorted(texts(lib)) == sorted(["We made budget cuts today.", *(f"Sentence {i}." for i in range(limit))])
     (warning,) = report.warnings
     assert f"left out {100 - limit} passages" in warning.reason
+    assert "sea.en.vtt" in warning.reason
     assert any(step.state == "reading" and step.done_s >= 1 for step in steps)
     assert lib.index(folder).passages == {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from untrimmed.encoders.encoder import ClipEncoder, Encoder
-from untrimmed.errors import FeatureError, counted
+from untrimmed.errors import FeatureError, counted, named
 from untrimmed.passages.passage import Passage
 from untrimmed.passages.sentences import Sentence, sentences_of
 from untrimmed.passages.source import Media, PassageSource, ReadingReport, create_source
@@ -27,7 +28,7 @@ from untrimmed.search.store.table import VideoIndex
 from untrimmed.video.reader import VideoReader
 
 _SENTENCES_AT_A_TIME = 256  # number of sentences that are encoded together
-# Limit on the passages of a video from one source: `_MAX_PASSAGES`, plus `_MAX_PASSAGES_PER_S` for each second.
+# Limit on the passages of a track of a video: `_MAX_PASSAGES`, plus `_MAX_PASSAGES_PER_S` for each second.
 # A hostile file may have millions of subtitles. A film has about one every two seconds.
 _MAX_PASSAGES = 1000
 _MAX_PASSAGES_PER_S = 20
@@ -136,20 +137,22 @@ class PassageReader:
         report = ReadingReport(lambda done_s: self.on_step(PassageStep(record, source.name, done_s)))
 
         def inside() -> Iterator[Passage]:
-            count = late = 0
+            counts: Counter[str] = Counter()  # by track
+            late: Counter[str] = Counter()
             limit = _MAX_PASSAGES + round(_MAX_PASSAGES_PER_S * record.duration_s)
             for passage in source.read(media, report):
                 if record.duration_s and passage.start_s >= record.duration_s:
-                    late += 1
+                    late[passage.track] += 1
                     continue
-                count += 1
-                if count <= limit:
+                counts[passage.track] += 1
+                if counts[passage.track] <= limit:
                     yield passage
-            if late:
-                report.warn(f"left out {counted(late, 'passage')} ({source.name}) after the end of the video")
-            if count > limit:
-                excess = counted(count - limit, "passage")
-                report.warn(f"left out {excess} ({source.name}), because the video has more than {limit}")
+            excess = Counter({track: count - limit for track, count in counts.items() if count > limit})
+            reasons = (late, "after the end of the video"), (excess, f"beyond the limit of {limit}")
+            for left_out, reason in reasons:
+                if left_out:
+                    tracks = ": " + named(sorted(left_out)) if any(left_out) else ""
+                    report.warn(f"left out {counted(left_out.total(), 'passage')} {reason} ({source.name}{tracks})")
 
         def sentences() -> Iterator[Sentence]:
             yield from sentences_of(inside())
