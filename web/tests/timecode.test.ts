@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { FrameClock } from '../src/timecode'
+import TIMECODES from './timecodes.json'
 
 const clock = (frame_rate: string, start_timecode = '', has_variable_rate = false) =>
   new FrameClock({ frame_rate, start_timecode, has_variable_rate })
@@ -32,18 +33,8 @@ describe('timecode', () => {
   })
 })
 
-// Written by src/untrimmed/exports/counting.py for the span from 15.25 to 62.35 s.
-it.each([
-  ['25/2', '', '00:00:15:06', '00:01:02:08'],
-  ['10', '', '00:00:15:08', '00:01:02:10'],
-  ['15', '01:00:00:05', '01:00:15:18', '01:01:02:20'],
-  ['240', '', '00:00:15:15', '00:01:02:20'],
-  ['15/2', '', '00:00:15:08', '00:01:02:10'],
-  ['2997/100', '', '00:00:15:07', '00:01:02:08'],
-  ['48000/1001', '', '00:00:15:06', '00:01:02:06'],
-  ['18', '', '00:00:15:06', '00:01:02:06'],
-  ['120000/1001', '00:00:00;00', '00:00:15;14', '00:01:02;20']
-])('a moment at %s frames from %s has the timecodes of exports', (rate, start, first, last) => {
+// tests/exports/test_counting.py compares the same file with src/untrimmed/exports/counting.py.
+it.each(TIMECODES)('a moment at %s frames from "%s" has the timecodes of exports', (rate, start, first, last) => {
   expect([clock(rate, start).first(15.25), clock(rate, start).last(62.35)]).toEqual([first, last])
 })
 it('shows the timecode of the start of a frame on screen', () => {
