@@ -233,8 +233,8 @@ def _start_frame(timing: Timing, rate: Fraction) -> int | None:
         if (frames := int(text[9:])) >= own_base:
             return None
         if own_base != base:  # the timecode counts frames at the file's own rate
-            text = f"{text[:8]}:{frames * base // own_base:02d}"
-        if rate not in _DROPPING:
+            text = f"{text[:9]}{frames * base // own_base:02d}"
+        if rate not in _DROPPING:  # SMPTE has drop-frame timecodes only at 29.97 and 59.94 frames per second
             text = text.replace(";", ":")
         return frame_of_timecode(text, rate)
     except ValueError:  # this timecode does not exist at this rate
