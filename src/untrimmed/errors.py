@@ -14,7 +14,7 @@ from typing import Any
 EXTRAS = {  # optional package -> the extra that installs it
     "anyio": "server",
     "av": "video",
-    "charset_normalizer": "video",
+    "chardet": "video",
     "ctranslate2": "speech",
     "fastapi": "server",
     "faster_whisper": "speech",

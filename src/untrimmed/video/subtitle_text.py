@@ -12,10 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
-
-if TYPE_CHECKING:
-    from charset_normalizer import CharsetMatch
+from typing import BinaryIO, NamedTuple
 
 MAX_LINE = 10_000
 MAX_CUE = 4_000  # characters
@@ -49,27 +46,10 @@ _ENCODINGS = {
     ("ko",): ("cp949",),
     ("en", "de", "fr", "es", "it", "pt", "nl", "sv", "da", "no", "fi"): ("cp1252",),
 }
-_LIKELY = [
-    *("cp1252", "cp1251", "cp1250", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp874"),
-    *("koi8_r", "gb18030", "big5", "cp932", "euc_jp", "cp949"),
-]
-# The letters of Latin languages in addition to a to z, and the words of other scripts. In a wrong encoding, few words
-# have only letters of one language.
-_LATIN = (
-    *("äöüß", "àâçèéêëîïôœùûü", "áéíñóúü", "àáâãçéêíóôõúü", "àçèéíïòóúü", "àèéìíîòóùú", "áèéêëïíóöüú", "åäöé"),
-    *("åæøé", "áæðéíóöúýþ", "ąćęłńóśźż", "áčďéěíňóřšťúůýž", "áäčďéíĺľňóôŕšťúýž", "áéíóöőúüű", "ăâîşţ"),
-    *("čćđšž", "âçğîıöşûü\u0307", "ąčęėįšųūž", "āčēģīķļņšūž", "äõöüšž"),  # the lower case of İ has U+0307
-)
-_SCRIPTS = (
-    *("[а-яѐ-џґ]+", "[ά-ώΐΰ]+", "[א-ת]+", "[ء-ْپچژگکی]+", "(?:[เ-ไ]?[ก-ฮ][ะ-ฺๅ็-๎]*|[ๆฯ])+"),
-    *("[ぁ-ヾ一-鿿々〆]+", "[가-힣]+", "[一-鿿]+"),
-)
-_WORDS = [re.compile(word) for word in (*(f"[a-z{letters}]+" for letters in _LATIN), *_SCRIPTS)]
-_NUM_COMPARED = 1 << 14  # number of characters whose words are compared with languages
-# A guess of the encoding is certain if at least this share of words fits a language, and if the scores of other guesses
-# are smaller by at least `_MARGIN`.
-_MIN_SHARE = 0.8
-_MARGIN = 0.3
+# A guess of the encoding is certain if the file has at least `_MIN_BYTES` bytes that are not ASCII, and if chardet's
+# confidence reaches `_MIN_CONFIDENCE`. The confidence is often below 0.1 although the guess is right.
+_MIN_BYTES = 8
+_MIN_CONFIDENCE = 0.03
 
 _TIME = r"-?\d{1,4}(?:\s*:\s*\d{1,2}){0,2}\s*(?:[.,:]\s*\d{1,3})?"
 _TIMING = re.compile(rf"^\s*({_TIME})\s*-{{1,2}}\s*>\s*({_TIME})(?:\s|$)")
@@ -137,7 +117,7 @@ def _lines(reader: codecs.StreamReader) -> Iterator[str]:
 def detect_encoding(file: BinaryIO, language: str = "") -> tuple[str, bool]:
     """Return the encoding of a text file, and whether it is certain.
 
-    It is uncertain if some bytes are invalid, or if another encoding is about equally likely and gives another text.
+    It is uncertain if some bytes are invalid, or if the guess is not reliable.
 
     Raises: EncodingUnknownError if the file is not text.
     """
@@ -171,60 +151,30 @@ def detect_encoding(file: BinaryIO, language: str = "") -> tuple[str, bool]:
         except UnicodeDecodeError:
             continue
         return encoding, True
-    if sum(byte > 127 for byte in sample) * 50 < len(sample) and _is_almost_utf8(sample):
+    num_bytes = sum(byte > 127 for byte in sample)
+    if _is_almost_utf8(sample):
         return "utf-8", False
-    from charset_normalizer import from_bytes  # only few files need it
+    if japanese := _japanese(sample):
+        return japanese, num_bytes >= _MIN_BYTES
+    from chardet import EncodingEra, detect  # only few files need it
 
-    matches = list(from_bytes(sample, steps=8, chunk_size=2048, cp_isolation=_LIKELY, threshold=0.5))
-    if not matches:
-        return "cp1252", False
-    guesses = [_Guess.of(match) for match in matches]
-    best = max(guesses, key=lambda guess: (guess.is_japanese, guess.score, -_LIKELY.index(guess.encoding)))
-    rivals = [guess for guess in guesses if guess.score > best.score - _MARGIN]
-    is_certain = best.share >= _MIN_SHARE and not any(_have_other_letters(best.text, guess.text) for guess in rivals)
-    return best.encoding, is_certain
+    eras = EncodingEra.MODERN_WEB | EncodingEra.LEGACY_ISO | EncodingEra.DOS
+    guess = detect(sample, encoding_era=eras, exclude_encodings=["iso8859_16"])
+    is_certain = num_bytes >= _MIN_BYTES and guess["confidence"] >= _MIN_CONFIDENCE
+    return guess["encoding"] or "cp1252", is_certain
 
 
-class _Guess(NamedTuple):
-    """A guess of the encoding, with the share of its words that fit one language. A probable guess has a high score."""
-
-    encoding: str
-    text: str
-    share: float
-    score: float
-    is_japanese: bool
-
-    @classmethod
-    def of(cls, match: CharsetMatch) -> _Guess:
-        text = str(match)
-        share = _share_of_words(text)
-        score = 4 * share + match.coherence - 3 * match.chaos
-        return cls(match.encoding, text, share, score, _is_japanese(match.encoding, text))
-
-
-def _is_japanese(encoding: str, text: str) -> bool:
-    """Whether a text in a Japanese encoding has kana. The same bytes are often valid, but unusual, Korean."""
-    characters = [character for character in text if ord(character) > 127]
-    kana = sum("\u3041" <= character <= "\u30ff" for character in characters)
-    return encoding in ("cp932", "euc_jp") and kana * 5 > len(characters)
-
-
-def _share_of_words(text: str) -> float:
-    """Return the share of a text's words that fit the language which most of them fit. Words of ASCII do not count.
-
-    The words are counted as if one more word fitted, so that the share is less extreme if there are only a few words.
-    """
-    text = "".join(" " if unicodedata.category(letter)[0] in "PZC" else letter for letter in text[:_NUM_COMPARED])
-    words = {word for word in re.findall(r"[a-zA-Z\x80-\U0010ffff]+", text) if not word.isascii()}
-    lower = [word.lower() for word in words if word[1:] in (word[1:].lower(), word[1:].upper())]  # "wOrd" fits none
-    return (max(sum(map(bool, map(language.fullmatch, lower))) for language in _WORDS) + 1) / (len(words) + 1)
-
-
-def _have_other_letters(text: str, other: str) -> bool:
-    """Whether two readings of the same bytes differ in letters, not only in other characters."""
-    if len(text) != len(other):
-        return True
-    return any(a != b and (a.isalpha() or b.isalpha()) for a, b in zip(text, other, strict=True))
+def _japanese(sample: bytes) -> str | None:
+    """Return the Japanese encoding of a text with kana, or None. The same bytes may be valid, but unusual, Korean."""
+    for encoding in ("cp932", "euc_jp"):
+        try:
+            text = sample.rpartition(b"\n")[0].decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        characters = [character for character in text if ord(character) > 127]
+        if sum("\u3041" <= character <= "\u30ff" for character in characters) * 5 > len(characters):
+            return encoding
+    return None
 
 
 def _is_almost_utf8(sample: bytes) -> bool:
