@@ -1,11 +1,16 @@
-// The picture of a query: the middle of a dropped video, and the copy that survives a reload of the tab.
+// The picture of a query: the middle of a dropped video, and the copies that survive a reload of the tab.
 
 import * as api from './api'
 
-const KEY = 'untrimmed.picture'
+const KEY = 'untrimmed.picture ' // followed by the number of the picture
+const MAX_COPIES = 8
 const MAX_KEPT = 1 << 20 // bytes of a picture that is kept unchanged; browsers keep about 5 MB of text
 const MAX_WAIT_MS = 5000 // for a frame after a seek
 const KEPT_SIDE = 720 // shorter side of a smaller copy, in pixels
+
+const ids = new WeakMap<File, number>()
+const pictures = new Map<number, File>() // of this page
+let lastId = 0
 
 export const isVideo = (file: File) => file.type.startsWith('video/')
 
@@ -61,31 +66,64 @@ async function smaller(picture: File): Promise<Blob> {
   return canvas.convertToBlob({ type: 'image/jpeg', quality: 0.92 })
 }
 
-/** Keep a picture with the address of its query until the tab is closed. */
-export async function keepPicture(picture: File | null, address: string): Promise<void> {
+/** The number of a picture in a history entry. The picture is kept until the tab is closed. */
+export function pictureId(picture: File): number {
+  const known = ids.get(picture)
+  if (known !== undefined) return known
+  lastId = Math.max(Date.now(), lastId + 1) // also larger than the numbers from before a reload
+  hold(lastId, picture)
+  void keep(lastId, picture)
+  return lastId
+}
+function hold(id: number, picture: File): void {
+  ids.set(picture, id)
+  pictures.set(id, picture)
+}
+/** Copy a picture to the session storage, so that it survives a reload. */
+async function keep(id: number, picture: File): Promise<void> {
   try {
-    sessionStorage.removeItem(KEY)
-    if (!picture) return
-    const kept = await smaller(picture)
+    const copy = await smaller(picture)
     const data = await new Promise<string>((resolve, reject) => {
       const reader = new FileReader()
       reader.onload = () => resolve(String(reader.result))
       reader.onerror = reject
-      reader.readAsDataURL(kept)
+      reader.readAsDataURL(copy)
     })
-    sessionStorage.setItem(KEY, JSON.stringify({ address, name: picture.name, data }))
+    const text = JSON.stringify({ name: picture.name, data })
+    const older = keptIds()
+    for (const oldest of older.splice(0, older.length - MAX_COPIES + 1)) sessionStorage.removeItem(KEY + oldest)
+    while (!isStored(KEY + id, text) && older.length) sessionStorage.removeItem(KEY + older.shift())
   } catch {
-    // forbidden or too large: the picture lasts until the page is reloaded
+    // forbidden or unreadable: the picture lasts until the page is reloaded
+  }
+}
+/** The numbers of the copies in the session storage, oldest first. */
+const keptIds = () =>
+  Object.keys(sessionStorage)
+    .filter((key) => key.startsWith(KEY))
+    .map((key) => Number(key.slice(KEY.length)))
+    .sort((a, b) => a - b)
+/** Store a text. Returns whether there was room for it. */
+function isStored(key: string, text: string): boolean {
+  try {
+    sessionStorage.setItem(key, text)
+    return true
+  } catch {
+    return false
   }
 }
 
-/** The picture that was kept with this address. */
-export function keptPicture(address: string): File | null {
+/** The picture with this number, if it is still kept. */
+export function keptPicture(id: number | null): File | null {
+  if (id === null) return null
+  const held = pictures.get(id)
+  if (held) return held
   try {
-    const kept = JSON.parse(sessionStorage.getItem(KEY) ?? 'null') as { address: string; name: string; data: string } | null
-    if (kept?.address !== address) return null
-    const bytes = Uint8Array.from(atob(kept.data.slice(kept.data.indexOf(',') + 1)), (letter) => letter.charCodeAt(0))
-    return new File([bytes], kept.name)
+    const { name, data } = JSON.parse(sessionStorage.getItem(KEY + id)!) as { name: string; data: string }
+    const bytes = Uint8Array.from(atob(data.slice(data.indexOf(',') + 1)), (letter) => letter.charCodeAt(0))
+    const picture = new File([bytes], name)
+    hold(id, picture)
+    return picture
   } catch {
     return null
   }

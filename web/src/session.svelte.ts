@@ -1,7 +1,7 @@
 // State of the page: query, hits, and open moment, mirrored in the address.
 
 import { FIELDS, MODES, WORDS, example, readFields, readLayout, readModes, readWeights, valid, type Example, type Layout, type Mode, type Value } from './address'
-import { checked, isVideo, keepPicture, keptPicture, middleFrame } from './picture'
+import { checked, isVideo, keptPicture, middleFrame, pictureId } from './picture'
 import { remember, remembered, stored } from './storage'
 import * as api from './api'
 import {
@@ -27,6 +27,8 @@ type Edges = Partial<Record<Edge, boolean>>
 type ShownMoment = MomentJson & { atCut?: Edges }
 /** The effect on the browser's history: a new entry, a draft entry, a finished draft, or no entry. */
 type Change = 'new' | 'typed' | 'submitted' | 'small'
+/** What an entry of the history has beside its address: whether it is a draft, and the number of the picture. */
+interface Entry { isDraft: boolean; picture: number | null }
 
 const SIZE = 'untrimmed-size'
 const LAYOUT = 'untrimmed-layout'
@@ -58,7 +60,6 @@ class Session {
   like = $state<Example[]>([])
   unlike = $state<Example[]>([])
   picture = $state<File | null>(null)
-  #isPictureKept = false
   fields = $state<Record<string, Value>>({}) // query and filter fields, with the names and units of the service
   minConfidence = $state(0) // percent
   nowhere = $state(false) // excluded sentences exclude whole videos
@@ -544,21 +545,21 @@ class Session {
     remember(SIZE, JSON.stringify(this.size))
   }
 
-  /** Write the state to the address, so that it can be shared and reloaded.
+  /** Write the state to the address, so that it can be shared and reloaded. A picture is kept with the history entry.
    *
    * Typing changes one history entry, the draft, until the search is submitted or something else is opened.
    */
   write(change: Change): void {
-    const isDraft = history.state?.isDraft === true
-    if (change === 'new' && isDraft) history.replaceState(null, '')
+    const entry = history.state as Entry | null
+    const isDraft = entry?.isDraft ?? false
+    const picture = this.picture && pictureId(this.picture)
     const address = this.#address()
-    if (address !== location.pathname + location.search) {
-      if (change === 'small' || (change !== 'new' && isDraft)) history.replaceState(history.state, '', address)
-      else history.pushState(change === 'typed' ? { isDraft: true } : null, '', address)
+    if (change === 'new' && isDraft) history.replaceState({ ...entry, isDraft: false }, '')
+    if (address !== location.pathname + location.search || picture !== (entry?.picture ?? null)) {
+      if (change === 'small' || (change !== 'new' && isDraft)) history.replaceState({ isDraft, picture }, '', address)
+      else history.pushState({ isDraft: change === 'typed', picture }, '', address)
     }
-    if (change === 'submitted') history.replaceState(null, '')
-    if (this.picture !== null || this.#isPictureKept) void keepPicture(this.picture, address)
-    this.#isPictureKept = this.picture !== null
+    if (change === 'submitted') history.replaceState({ isDraft: false, picture }, '')
   }
   #address(): string {
     const parameters = new URLSearchParams()
@@ -595,8 +596,7 @@ class Session {
     this.layout = readLayout(parameters) ?? (parameters.size ? 'grid' : readLayout(new URLSearchParams({ view: remembered(LAYOUT) }))) ?? 'grid'
     this.fold = parameters.has('fold')
     this.modes = readModes(parameters)
-    this.picture = keptPicture(location.pathname + location.search)
-    this.#isPictureKept = this.picture !== null
+    this.picture = keptPicture((history.state as Entry | null)?.picture ?? null)
     this.like = parameters.getAll('like').flatMap(example)
     this.unlike = parameters.getAll('unlike').flatMap(example)
     const [id, start_s, end_s] = [parameters.get('v'), Number(parameters.get('s')), Number(parameters.get('e'))]
