@@ -1,8 +1,11 @@
 """The times of sampled frames match the numbers drawn into them."""
 
+import gc
+
 import av
 import numpy as np
 import pytest
+from av import VideoFrame
 
 from tests.media import constant_stamps, read_clock, varying_stamps, write_clip
 from tests.refusals import require_named
@@ -142,6 +145,20 @@ def test_rotated_video_is_returned_upright(tmp_path, rotation):
     samples, stream = read_all(path, fps=5.0)
     assert [number for _, number in samples] == [0, 5]
     assert (stream.info.width, stream.info.height) == ((160, 96) if rotation == 180 else (96, 160))
+
+
+def test_decoded_frames_are_freed_without_garbage_collection(tmp_path):
+    path = write_clip(tmp_path / "turned.mp4", constant_stamps(30), rotation=90)
+    gc.collect()
+    gc.disable()
+    try:
+        with open_video(str(path), max_pixels=10**6, error_log=str) as video:
+            for frame in video.container.decode(video.stream):
+                assert video.orientation(frame).transpose
+            alive = sum(type(item) is VideoFrame for item in gc.get_objects())
+    finally:
+        gc.enable()
+    assert alive <= 3, "each decoded frame keeps its pixels"
 
 
 @pytest.mark.parametrize(("fps", "expected"), [(0.0, "0.0"), (-2.0, "-2.0"), (float("nan"), "nan"), (1e6, "1000000.0")])

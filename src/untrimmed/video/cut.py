@@ -217,7 +217,7 @@ class CutWriter:
         width, height = square_size(frame.width, frame.height, pixel_aspect(self.video.stream))
         if self._encoding.short_side is not None:
             width, height = scaled_size(width, height, self._encoding.short_side)
-        orientation = Orientation.of(frame)
+        orientation = self.video.orientation(frame)
         if orientation == Orientation():
             return (
                 self._scaler.reformat(frame, width, height) if (width, height) != (frame.width, frame.height) else frame

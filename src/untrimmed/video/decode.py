@@ -14,7 +14,7 @@ import stat
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -151,6 +151,17 @@ class OpenVideo:
 
     container: InputContainer
     stream: VideoStream
+    _orientations: dict[int, Orientation] = field(default_factory=dict)  # rotation of a frame in degrees -> orientation
+
+    def orientation(self, frame: VideoFrame) -> Orientation:
+        """Return the orientation of a decoded frame.
+
+        A display matrix is read once per rotation: if the side data of a frame are read, PyAV frees the frame only when
+        Python collects garbage, and a hundred frames of a 4K video need 3 GB.
+        """
+        if frame.rotation not in self._orientations:
+            self._orientations[frame.rotation] = Orientation.of(frame)
+        return self._orientations[frame.rotation]
 
     @property
     def frame_s(self) -> float:

@@ -31,7 +31,6 @@ from untrimmed.video.decode import (
     UNSPECIFIED_COLORSPACE,
     MediaProblemError,
     OpenVideo,
-    Orientation,
     check_folder,
     check_limits_in,
     decode_packet,
@@ -523,7 +522,7 @@ class Worker:
 def describe(video: OpenVideo, frame: VideoFrame, timing: Timing) -> dict[str, Any]:
     """Return the `info` message: declared properties, displayed size, frame rate, timecode and audio tracks."""
     width, height = square_size(frame.width, frame.height, pixel_aspect(video.stream))
-    if Orientation.of(frame).transpose:
+    if video.orientation(frame).transpose:
         width, height = height, width
     return {
         "kind": "info",
@@ -560,7 +559,7 @@ def to_rgb(
     if plane.line_size != row:
         step = plane.line_size
         data = b"".join(data[start : start + row] for start in range(0, step * height, step))
-    return data, [height, width, *map(int, astuple(Orientation.of(frame)))]
+    return data, [height, width, *map(int, astuple(video.orientation(frame)))]
 
 
 def read_log() -> str:
