@@ -1,12 +1,13 @@
 """The list of results: rows of pictures, views, filters, levels of confidence, scrubbing."""
 
 import math
+import re
 
 import pytest
 
 import untrimmed
 from tests.toy import write_clip
-from tests.web.browsing import NAME, TILE, ask, tile_names, until, video_names
+from tests.web.browsing import NAME, TILE, ask, seconds_in, tile_names, until, video_names
 from tests.web.conftest import VP9, load_toy, served
 from untrimmed.search import library as library_module
 from untrimmed.server.pictures import PictureDecoder
@@ -311,3 +312,16 @@ def test_a_part_of_the_query_is_a_chip_with_its_own_button(visit):
     page.get_by_role("button", name="Without").last.wait_for()
     page.get_by_role("button", name="Remove without red").click()
     page.wait_for_url("**?q=white")
+
+
+def test_pictures_are_requested_from_inside_their_moments(visit):
+    page = visit("?q=white&view=moments")
+    page.locator(TILE).nth(3).wait_for()
+    names = tile_names(page)
+    images = page.locator(f"{TILE} img").evaluate_all("images => images.map(image => image.dataset.src)")
+    assert len(images) == len(names)
+    for name, image in zip(names, images, strict=True):
+        time_s, start_s, end_s = (seconds_in(image, field) for field in ("time_s", "start_s", "end_s"))
+        assert start_s <= time_s < end_s
+        shown_s = [60 * int(minutes) + float(rest) for minutes, rest in re.findall(r"(\d+):(\d\d\.\d)", name)]
+        assert [start_s, end_s] == pytest.approx(shown_s, abs=0.06)

@@ -73,6 +73,11 @@ describe('names and times', () => {
     expect(api.thumbnail('id', 1.25)).toBe('/api/videos/id/thumbnail?time_s=1.250')
     expect(api.thumbnail('id', -1, 'abc')).toBe('/api/videos/id/thumbnail?time_s=0.000&version=abc')
   })
+  it('asks for the picture of a moment at its peak, or at its middle', () => {
+    const span = { start_s: 1.25, end_s: 3.75 }
+    expect(api.momentThumbnail('id', { ...span, peak_s: 1.5 })).toBe('/api/videos/id/thumbnail?time_s=1.500&start_s=1.25&end_s=3.75')
+    expect(api.momentThumbnail('id', span)).toContain('?time_s=2.500&')
+  })
   it('asks for clips that begin and end at frames, also at 59.94 frames per second', () => {
     const timeOf = (frame: number) => (frame * 1001) / 60000
     expect(api.clip('id', { start_s: timeOf(100), end_s: timeOf(200) })).toBe('/api/videos/id/clip?start_s=1.668333&end_s=3.336667')

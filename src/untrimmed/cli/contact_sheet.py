@@ -44,8 +44,10 @@ class _Pictures:
     def address(self, hit: Hit, moment: Moment) -> str | None:
         """Return the picture of a moment as a data URL, or None if the video cannot be read."""
         record = self._records.get(hit.video_id)
-        if record is not None and (picture := self._stored.at(record, moment.picture_s)) is not None:
-            return _data_url(picture, "webp")
+        if record is not None:
+            picture = self._stored.at(record, moment.picture_s, moment.start_s, moment.end_s)
+            if picture is not None:
+                return _data_url(picture, "webp")
         from PIL import Image
 
         try:

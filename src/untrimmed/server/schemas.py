@@ -22,7 +22,8 @@ from untrimmed.search.store.records import Records, VideoRecord
 VIDEO_ID = r"^[0-9a-f]{16}$"
 
 VideoId = Annotated[str, Field(pattern=VIDEO_ID, examples=["5f0c9a1be2d34477"])]
-Seconds = Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)]
+MAX_SECONDS = 1e7
+Seconds = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Name = Annotated[  # a text that may contain a path; bytes that are not valid UTF-8 are escaped
     str, PlainSerializer(lambda text: text.encode("utf-8", "backslashreplace").decode(), return_type=str)
 ]

@@ -14,7 +14,7 @@ from untrimmed.search.store.thumbnails import StoredThumbnails
 from untrimmed.server.depends import RecordDependency, ServiceDependency
 from untrimmed.server.pictures import UNCHANGED, unchanged_response
 from untrimmed.server.problems import PublicError
-from untrimmed.server.schemas import Seconds, ThumbnailSheets
+from untrimmed.server.schemas import MAX_SECONDS, Seconds, ThumbnailSheets
 from untrimmed.server.service import Service
 from untrimmed.server.thumbnails import PER_SHEET, overview, sheet, size_of
 
@@ -44,16 +44,19 @@ async def thumbnail(
     time_s: Annotated[
         Seconds, Query(description="A time after the end returns the last frame.", examples=[12.5])
     ] = 0.0,
+    start_s: Annotated[Seconds, Query(description="Prefer pictures from this time on.", examples=[12.2])] = 0.0,
+    end_s: Annotated[Seconds, Query(description="Prefer pictures before this time.", examples=[14.0])] = MAX_SECONDS,
     version: Version = "",
 ) -> Response:
     """Return a picture of the video at most 0.5 s from a time, up to 160 pixels high.
 
-    It is a stored picture (WebP) or a decoded frame (JPEG).
+    It is a stored picture (WebP) or a decoded frame (JPEG). With `start_s` and `end_s`, pictures of this moment are
+    preferred to nearer pictures of other moments.
     """
-    headers = _picture_headers(record, f"{time_s:.2f}", version)
+    headers = _picture_headers(record, f"{time_s:.2f}-{start_s:.3f}-{end_s:.3f}", version)
     if unchanged := unchanged_response(request, headers):
         return unchanged
-    if picture := await service.read(service.thumbnails.at, record, time_s):
+    if picture := await service.read(service.thumbnails.at, record, time_s, start_s, end_s):
         return Response(picture, media_type="image/webp", headers=headers)
     return Response(await service.frame(record, time_s, 180), media_type="image/jpeg", headers=headers)
 

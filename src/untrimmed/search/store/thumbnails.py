@@ -8,6 +8,7 @@ files without a row.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shutil
 import threading
@@ -56,11 +57,18 @@ class StoredThumbnails:
         candidates = range(max(0, after - 1), min(len(self.times_s), after + 1))
         return min(candidates, key=lambda number: abs(self.times_s[number] - time_s))
 
-    def at(self, time_s: float) -> bytes | None:
-        """Return the picture nearest to a time as WebP, or None if it is more than `MAX_DISTANCE_S` away."""
-        number = self.nearest(time_s)
-        is_near = abs(self.times_s[number] - time_s) <= MAX_DISTANCE_S + _EPSILON_S
-        return self.picture(number) if is_near else None
+    def at(self, time_s: float, start_s: float = 0.0, end_s: float = math.inf) -> bytes | None:
+        """Return the picture nearest to a time as WebP, or None if it is more than `MAX_DISTANCE_S` away.
+
+        Pictures from `start_s` until before `end_s` are preferred to nearer pictures outside this span.
+        """
+        distances_s = np.abs(self.times_s - time_s)
+        near = np.flatnonzero(distances_s <= MAX_DISTANCE_S + _EPSILON_S)
+        if not near.size:
+            return None
+        times_s = self.times_s[near]
+        is_outside = (times_s < start_s - _EPSILON_S) | (times_s >= end_s - _EPSILON_S)
+        return self.picture(int(near[np.lexsort((distances_s[near], is_outside))[0]]))
 
     def picture(self, number: int) -> bytes:
         """Return the picture with this number, counted from 0, as WebP."""
@@ -101,14 +109,15 @@ class ThumbnailFiles:
                     self._open.popitem(last=False)
         return video
 
-    def at(self, record: VideoRecord, time_s: float) -> bytes | None:
+    def at(self, record: VideoRecord, time_s: float, start_s: float = 0.0, end_s: float = math.inf) -> bytes | None:
         """Return the picture nearest to a time as WebP, or None if no picture is within 0.5 s.
 
-        If the time is after the end of the video, the last picture is returned.
+        Pictures from `start_s` until before `end_s` are preferred. If the time is after the end of the video, the last
+        picture is returned.
         """
         try:
             video = self.of(record)
-            return None if video is None else video.at(min(time_s, record.duration_s))
+            return None if video is None else video.at(min(time_s, record.duration_s), start_s, end_s)
         except DamagedError:
             return None
 
