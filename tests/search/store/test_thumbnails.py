@@ -43,7 +43,7 @@ def test_the_nearest_picture_is_at_most_half_a_second_away(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "time_s, start_s, end_s, expected",
+    ("time_s", "start_s", "end_s", "expected"),
     [
         (1.5, 1.25, 4.0, b"CCC"),  # both are 0.5 s away, but the one at 1 s is before the moment
         (1.5, 0.0, 2.0, b"BB"),  # the one at 2 s is the first frame after the moment
