@@ -60,3 +60,8 @@ class Moment:
     def picture_s(self) -> float:
         """The time of the picture that represents the moment: the peak, or the middle if the peak is not known."""
         return (self.start_s + self.end_s) / 2 if self.peak_s is None else self.peak_s
+
+    @property
+    def has_passage(self) -> bool:
+        """Whether the moment contains words that are said or written."""
+        return any(reason.text for reason in self.evidence)

@@ -34,6 +34,18 @@ def test_search_prints_the_passage_of_a_hit(run, with_subtitles):
     assert "flag.mp4" in run("search", "red", "--saying", "budget", "-k", "1")[1]
 
 
+def test_a_cut_keeps_the_words_that_go_on_after_a_shot_change(run, videos, tmp_path):
+    import av
+
+    (videos / "flag.en.srt").write_text("1\n00:00:00,500 --> 00:00:02,300\nWe made budget cuts\n")
+    run("index", videos)
+    (hit,) = json.loads(run("search", "budget", "--said", "-k", "1", "--json")[1])["hits"]
+    assert (hit["start_s"], hit["end_s"]) == (0.5, 2.3)
+    assert run("cut", "1", "-o", tmp_path / "said.mp4")[0] == 0
+    with av.open(str(tmp_path / "said.mp4")) as container:
+        assert len(list(container.decode(video=0))) == 18, "1.8 s; the shot changes at 2 s"
+
+
 def test_transcripts_have_the_times_of_the_file(run, with_subtitles):
     code, out, _ = run("transcript", "flag.mp4", "--format", "srt")
     assert code == 0

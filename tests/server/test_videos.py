@@ -42,6 +42,9 @@ def test_hostile_names_are_unchanged_in_json(client):
 def test_the_edges_of_a_span_move_to_the_shot_changes(client, ids):
     edges = client.get(f"/api/videos/{ids['flag.mp4']}/edges", params={"start_s": 1.75, "end_s": 4.25}).json()
     assert edges == {"start_s": pytest.approx(2.0), "end_s": pytest.approx(4.0)}
+    words = {"start_s": 1.75, "end_s": 3.75, "extend_only": True}
+    edges = client.get(f"/api/videos/{ids['flag.mp4']}/edges", params=words).json()
+    assert edges == {"start_s": 1.75, "end_s": pytest.approx(4.0)}
     request = {
         "text": "green",
         "limit": 1,

@@ -3,7 +3,7 @@ import pytest
 
 from tests.toy import write_clip
 from untrimmed.search.edges import ExactEdges
-from untrimmed.types import Moment
+from untrimmed.span import Evidence, Moment
 from untrimmed.video import shot_changes
 from untrimmed.video.reader import FrameBatch, FrameReader
 
@@ -54,6 +54,17 @@ def test_edges_move_to_the_shot_changes(clip):
     assert edges.moment(clip, Moment(0.0, 10.0), duration_s=10.0) == Moment(0.0, 10.0)
     short = Moment(1.6, 2.4)
     assert edges.moment(clip, short, duration_s=10.0, min_s=1.0) == short
+    edges.close()
+
+
+def test_the_edges_of_a_moment_with_words_do_not_move_inwards(clip):
+    edges = ExactEdges()
+    said = Moment(1.75, 7.75, evidence=(Evidence("said", 1.75, 7.75, "politics"),))
+    exact = edges.moment(clip, said, duration_s=10.0)
+    assert (exact.start_s, exact.end_s) == (1.75, pytest.approx(8.0, abs=0.01)), "only the end is extended"
+    seen = Moment(1.75, 7.75, evidence=(Evidence("seen", 1.75, 7.75),))
+    assert edges.moment(clip, seen, duration_s=10.0).start_s == pytest.approx(2.0, abs=0.01)
+    assert edges.moment(clip, Moment(1.75, 7.75), duration_s=10.0, extend_only=True) == exact
     edges.close()
 
 

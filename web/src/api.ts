@@ -109,9 +109,9 @@ export const momentThumbnail = (id: string, { start_s, end_s, peak_s = (start_s 
 export const thumbnails = (id: string) => get<ThumbnailSheets>(`/api/videos/${id}/thumbnails`)
 /** The address of one image with thumbnails at equal distances, in rows of ten. */
 export const overview = (id: string, pictures: number) => `/api/videos/${id}/thumbnails/overview?pictures=${pictures}`
-/** The span after its edges are moved to the exact shot changes. */
-export const edges = (id: string, { start_s, end_s }: Span) =>
-  get<Span>(`/api/videos/${id}/edges?start_s=${start_s}&end_s=${end_s}`)
+/** The span after its edges are moved to the exact shot changes. With `extendOnly`, the edges do not move inwards. */
+export const edges = (id: string, { start_s, end_s }: Span, extendOnly: boolean) =>
+  get<Span>(`/api/videos/${id}/edges?start_s=${start_s}&end_s=${end_s}&extend_only=${extendOnly}`)
 /** Seconds rounded to microseconds: milliseconds would lose frames of 59.94 frames per second. */
 export const exact = (time_s: number) => String(Number(time_s.toFixed(6)))
 /** The address of a span as an MP4 file. */

@@ -1,6 +1,7 @@
 // State of the page: query, hits, and open moment, mirrored in the address.
 
 import { FIELDS, MODES, WORDS, example, readFields, readLayout, readModes, readWeights, valid, type Example, type Layout, type Mode, type Value } from './address'
+import { passageOf } from './evidence'
 import { checked, isVideo, keptPicture, middleFrame, pictureId } from './picture'
 import { remember, remembered, stored } from './storage'
 import * as api from './api'
@@ -465,7 +466,7 @@ class Session {
   /** Move the edges of an open moment to the exact cuts, unless they were moved by then. */
   async #snap(span: ShownMoment, open: Open): Promise<void> {
     const { start_s, end_s } = span
-    const exact = await api.edges(open.video_id, span).catch(() => null) // a video that cannot be read keeps its edges
+    const exact = await api.edges(open.video_id, span, !!passageOf(span)).catch(() => null) // a video that cannot be read keeps its edges
     if (!exact || (exact.start_s === start_s && exact.end_s === end_s)) return
     const atCut = { start_s: exact.start_s !== start_s, end_s: exact.end_s !== end_s }
     Object.assign(span, exact, { atCut, peak_s: Math.min(exact.end_s, Math.max(exact.start_s, span.peak_s)) })

@@ -12,6 +12,7 @@ function hit(rank: number, video_id: string, ...starts: number[]): HitJson {
 const HITS = [hit(1, ID, 0, 10), hit(2, OTHER, 5)]
 
 let exact: { start_s: number; end_s: number } | null = null // the answer about edges
+let edgeRequests: string[]
 let asked: SearchRequest[]
 let entries: string[] // of the browser's history
 let session: (typeof import('../src/session.svelte'))['session']
@@ -38,6 +39,7 @@ function stubBrowser(): void {
   vi.stubGlobal('history', history)
   vi.stubGlobal('localStorage', { getItem: (key: string) => kept.get(key) ?? null, setItem: (key: string, value: string) => kept.set(key, value) })
   vi.stubGlobal('fetch', async (path: string, init?: RequestInit) => {
+    if (path.includes('/edges?')) edgeRequests.push(path)
     if (path.includes('/edges?')) return exact ? Response.json(exact) : new Response(null, { status: 404 })
     if (path.startsWith('/api/videos/')) return Response.json({ video: 'known.mp4', duration_s: 60 })
     asked.push(JSON.parse(String(init!.body)))
@@ -48,6 +50,7 @@ function stubBrowser(): void {
 
 beforeEach(async () => {
   asked = []
+  edgeRequests = []
   entries = ['/']
   stubBrowser()
   vi.resetModules()
@@ -94,6 +97,17 @@ describe('an open moment', () => {
     await vi.waitFor(() => expect(session.hits[0].moments[0]).toMatchObject(exact!))
     expect(session.open).toMatchObject({ start_s: 0, end_s: 2.5 })
     exact = null
+  })
+  it('with words that are said is only extended', async () => {
+    session.text = 'a dog'
+    await session.search('new')
+    const reason = { mode: 'said' as const, start_s: 10, end_s: 12, text: 'politics', source: 'subtitle', language: 'en', words: [] }
+    session.hits[0].moments[1].evidence = [reason]
+    session.show(0, 1)
+    await session.snapped
+    session.show(1, 0)
+    await session.snapped
+    expect(edgeRequests.map((path) => path.endsWith('&extend_only=true'))).toEqual([true, false])
   })
 })
 

@@ -199,13 +199,19 @@ def _moments_of_bin(library: Path, name: str) -> tuple[list[NumberedMoment], lis
 
 
 def _exact(hits: Iterable[NumberedMoment]) -> list[NumberedMoment]:
-    """Return the hits. Starts and ends within half a second of a shot change are moved to it."""
+    """Return the hits. Starts and ends within half a second of a shot change are moved to it, see `ExactEdges`."""
     from untrimmed.search.edges import ExactEdges
 
     moments = []
     with closing(ExactEdges()) as edges:
         for hit in hits:
-            span = edges.moment(hit.video, Moment(hit.start_s, hit.end_s), duration_s=math.inf, min_s=_MIN_MOMENT_S)
+            span = edges.moment(
+                hit.video,
+                Moment(hit.start_s, hit.end_s),
+                duration_s=math.inf,
+                min_s=_MIN_MOMENT_S,
+                extend_only=hit.has_passage,
+            )
             moments.append(replace(hit, start_s=span.start_s, end_s=span.end_s))
     return moments
 

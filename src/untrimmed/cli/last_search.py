@@ -61,6 +61,7 @@ class NumberedMoment:
     start_s: float
     end_s: float
     sentence: str = ""
+    has_passage: bool = False  # whether it contains words that are said or written
 
 
 def recall(library: Path, numbers: str) -> list[NumberedMoment]:
@@ -114,5 +115,5 @@ def _recall(library: Path, hits: list[tuple[Hit, str]], rank: int, moment: int |
         count = f"{len(hits)} hit{'s' if len(hits) != 1 else ''}"
         raise UnknownNameError(f"hit {number}: no such hit, the last search in {library} has {count}; search again")
     hit, sentence = hits[rank - 1]
-    span = hit if moment is None else hit.moments[moment - 1]
-    return NumberedMoment(number, hit.video, span.start_s, span.end_s, sentence)
+    span = hit.best if moment is None else hit.moments[moment - 1]
+    return NumberedMoment(number, hit.video, span.start_s, span.end_s, sentence, span.has_passage)

@@ -30,15 +30,25 @@ class ExactEdges:
         self._cache: OrderedDict[tuple[object, float], float] = OrderedDict()
 
     def moment(
-        self, path: Path, moment: Moment, *, duration_s: float, content: object = None, min_s: float = 0.0
+        self,
+        path: Path,
+        moment: Moment,
+        *,
+        duration_s: float,
+        content: object = None,
+        min_s: float = 0.0,
+        extend_only: bool = False,
     ) -> Moment:
         """Return the moment with each edge moved to a shot change within half a second, if there is one.
 
         The edges are unchanged if the moment would become shorter than `min_s` seconds, or if the file cannot be read.
-        `content` is the file's key in the cache. If it is None, the path of the file is the key.
+        With `extend_only`, and for a moment with a passage, an edge does not move inwards, because this would cut off
+        words. `content` is the file's key in the cache. If it is None, the path of the file is the key.
         """
         key = path if content is None else content
         start_s, end_s = (self._edge_s(path, key, edge_s, duration_s) for edge_s in (moment.start_s, moment.end_s))
+        if extend_only or moment.has_passage:
+            start_s, end_s = min(start_s, moment.start_s), max(end_s, moment.end_s)
         if end_s - start_s < min(min_s, moment.end_s - moment.start_s) or end_s <= start_s:
             return moment
         peak_s = None if moment.peak_s is None else min(max(moment.peak_s, start_s), end_s)
@@ -53,9 +63,8 @@ class ExactEdges:
                 for moment in moments
             )
 
-        spans = [(moment.start_s, moment.end_s) for moment in hit.moments]
         moments = exact(hit.moments)
-        best = moments[spans.index((hit.start_s, hit.end_s))]
+        best = moments[hit.moments.index(hit.best)]
         return replace(
             hit, moments=moments, then=exact(hit.then), start_s=best.start_s, end_s=best.end_s, peak_s=best.peak_s
         )

@@ -399,7 +399,8 @@ class Library:
             moments: Maximum number of moments per video, best first; or "all" for all relevant moments, in time order.
             min_moment_s: Shortest moment, in seconds.
             edges: "exact" moves each edge of a moment to a shot change within half a second, if there is one. For this,
-                a second of video is decoded around each edge. By default, edges are half way between sampled frames.
+                a second of video is decoded around each edge. A moment with a passage is only extended. By default,
+                edges are half way between sampled frames.
             min_score: Hide hits with a lower score. The scale depends on the encoder.
             min_confidence: Hide hits with a lower confidence, from 0 to 1; there may be no hits left. Only for encoders
                 with a measured confidence (docs/quality.md).
@@ -432,15 +433,23 @@ class Library:
     def exact(self, hit: Hit, *, min_moment_s: float = 1.0) -> Hit:
         """Return the hit with each edge of its moments moved to a shot change within half a second, if there is one.
 
-        If the video cannot be read, the edges are unchanged. Results are cached.
+        A moment with a passage is only extended. If the video cannot be read, the edges are unchanged. Results are
+        cached.
         """
         return self._exact_edges.hit(hit, min_s=min_moment_s)
 
-    def exact_span(self, video: VideoRecord, start_s: float, end_s: float) -> Moment:
-        """Return a span of a video as a moment, with its edges moved to shot changes as in `exact`."""
-        span = Moment(start_s, end_s)
+    def exact_span(self, video: VideoRecord, start_s: float, end_s: float, *, extend_only: bool = False) -> Moment:
+        """Return a span of a video as a moment, with its edges moved to shot changes as in `exact`.
+
+        With `extend_only`, the edges do not move inwards.
+        """
         return self._exact_edges.moment(
-            Path(video.path), span, duration_s=video.duration_s, content=video.content_hash, min_s=1.0
+            Path(video.path),
+            Moment(start_s, end_s),
+            duration_s=video.duration_s,
+            content=video.content_hash,
+            min_s=1.0,
+            extend_only=extend_only,
         )
 
     def rank(

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -152,10 +153,14 @@ async def edges(
     record: RecordDependency,
     start_s: Annotated[Seconds, Query(examples=[12.5])],
     end_s: Annotated[Seconds, Query(examples=[16.0])],
+    extend_only: Annotated[
+        bool, Query(description="Do not move edges inwards: for moments with words that are said or written.")
+    ] = False,
 ) -> Span:
     """Return a span with exact edges: an edge within half a second of a shot change is moved to the shot change."""
     await service.read(media_file, record)  # refuses a file that has changed since it was indexed
-    moment = await service.decode(service.library.exact_span, record, start_s, end_s)
+    exact_span = partial(service.library.exact_span, extend_only=extend_only)
+    moment = await service.decode(exact_span, record, start_s, end_s)
     return Span(start_s=moment.start_s, end_s=moment.end_s)
 
 

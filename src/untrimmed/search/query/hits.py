@@ -38,6 +38,11 @@ class Hit:
     height: int = 0
     curve: tuple[float, ...] = ()  # relevance of the pictures in equal parts of the video, if requested
 
+    @property
+    def best(self) -> Moment:
+        """The best moment."""
+        return next(moment for moment in self.moments if (moment.start_s, moment.end_s) == (self.start_s, self.end_s))
+
     def to_json(self, rank: int) -> dict[str, Any]:
         """Return the hit as a JSON object (docs/json.md). `rank` counts from 1."""
         data = {"rank": rank, **asdict(self), "video": str(self.video), "folded": [*map(str, self.folded)]}
