@@ -403,6 +403,20 @@ def test_a_picture_can_be_chosen_on_a_phone(visit, tmp_path):
     until(page, f"!document.querySelector('{PARTS}')")
 
 
+def test_parts_are_added_to_a_query_on_a_phone(visit):
+    page = visit("?q=white", width=390, height=844, has_touch=True, is_mobile=True)
+    page.wait_for_selector(TILE)
+    searches = []
+    page.on("request", lambda request: searches.append(request.url) if "/api/search" in request.url else None)
+    page.get_by_role("button", name="Add to the query").tap()
+    page.get_by_role("button", name="Then, later in the video").tap()
+    until(page, "document.activeElement.dataset.part === 'then'")
+    assert searches == []
+    page.keyboard.type("green")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**then=green*")
+
+
 def test_new_videos_are_indexed_from_the_page(visit, world, shot, monkeypatch):
     monkeypatch.setattr(library_module, "load_encoder", load_toy)
     page = visit()
