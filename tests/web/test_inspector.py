@@ -198,6 +198,25 @@ def test_j_k_l_play_stop_and_step(visit):
     until(page, f"{STATUS} === 'Paused'")
 
 
+def test_j_plays_backwards_at_normal_speed(visit):
+    page = open_sea(visit)
+    page.keyboard.press("v")
+    page.keyboard.press("End")
+    page.keyboard.press("j")
+    until(page, f"{STATUS} === '−1× speed'")
+    ratio = page.evaluate(
+        """() => new Promise(done => {
+          const at = () => [performance.now() / 1000, document.querySelector('video').currentTime]
+          const [start, from_s] = at()
+          setTimeout(() => {
+            const [end, to_s] = at()
+            done((from_s - to_s) / (end - start))
+          }, 2500)
+        })"""
+    )
+    assert ratio == pytest.approx(1, abs=0.25)
+
+
 def test_the_picture_fills_the_screen_and_the_controls_are_at_its_bottom(visit, shot):
     page = open_sea(visit)
     page.keyboard.press("k")

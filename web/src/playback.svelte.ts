@@ -25,6 +25,7 @@ export class Playback {
   #isBackwards = false
   #shouldRun = false // stays true at the end of the video, where the element pauses
   #lastTick = 0 // time of the last screen refresh
+  #sinceSeek_s = 0 // time since the last seek began; how far the next seek of backward playback goes
   #movedAt = 0 // when the position changed last
 
   /** Control a video element whose media begins at `offset_s` of the file. It plays if the previous element was playing.
@@ -77,7 +78,8 @@ export class Playback {
     this.#shouldRun = true
     this.#isBackwards = speed < 0
     if (this.#isBackwards) {
-      video.pause() // elements cannot play backwards, so each screen refresh seeks
+      this.#sinceSeek_s = 0
+      video.pause() // elements cannot play backwards, so seeks follow one another
       return
     }
     video.playbackRate = speed
@@ -97,27 +99,29 @@ export class Playback {
   #tick(now: number): void {
     const video = this.#video
     if (!video) return
-    const elapsed_s = Math.min(0.25, (now - this.#lastTick) / 1000)
+    this.#sinceSeek_s += Math.min(0.25, (now - this.#lastTick) / 1000) // a hidden page has no screen refreshes
     this.#lastTick = now
     if (video.readyState > 0 && !video.seeking) {
       if (this.#target_s !== null) this.#land(video)
-      else this.#move(video, elapsed_s, now)
+      else this.#move(video, now)
     }
     this.#read(video, now)
   }
   #land(video: HTMLVideoElement): void {
     video.currentTime = Math.max(0, this.#target_s! - this.#offset_s)
     this.#target_s = null
+    this.#sinceSeek_s = 0
   }
-  #move(video: HTMLVideoElement, elapsed_s: number, now: number): void {
+  #move(video: HTMLVideoElement, now: number): void {
     const at_s = video.currentTime + this.#offset_s
     if (at_s !== this.time_s) this.#movedAt = now
     this.time_s = at_s
     const loop = this.loop()
     if (this.#isBackwards) {
-      const to_s = at_s + this.speed * elapsed_s
-      if (to_s > 0) this.seek(to_s)
-      else this.pause()
+      const to_s = at_s + this.speed * this.#sinceSeek_s
+      this.seek(to_s)
+      if (to_s >= this.#offset_s) this.#land(video)
+      if (to_s <= 0) this.pause()
     } else if ((video.ended && this.#shouldRun) || (loop && !video.paused && at_s >= loop.end_s)) {
       if (this.onEnd() || !loop) return
       this.seek(loop.start_s) // may be before the media of this element

@@ -53,3 +53,31 @@ it('goes on in the next element as in the one before it', async () => {
   const [fourth] = attach()
   expect(fourth.paused).toBe(true)
 })
+
+it.each([-1, -2, -8])('plays backwards at %d times the speed if each seek takes 80 ms', async (speed) => {
+  let tick: FrameRequestCallback = () => {}
+  vi.stubGlobal('requestAnimationFrame', (next: FrameRequestCallback) => (tick = next))
+  vi.stubGlobal('cancelAnimationFrame', () => {})
+  const { Playback } = await import('../src/playback.svelte')
+  const playback = new Playback()
+  const video = { ...element(0), at_s: 60, ends_ms: 0 }
+  let now = 0
+  Object.defineProperty(video, 'currentTime', {
+    get: () => video.at_s,
+    set: (to_s: number) => ([video.at_s, video.ends_ms, video.seeking] = [to_s, now + 80, true])
+  })
+  const refresh = () => {
+    now += 1000 / 60
+    if (now >= video.ends_ms) video.seeking = false
+    tick(now)
+  }
+  playback.attach(asVideo(video))
+  refresh()
+  for (let fold = 1; fold <= -speed; fold *= 2) playback.shuttle(-1)
+  for (let i = 0; i < 120; i++) refresh()
+  const ratio = (60 - playback.time_s) / 2 / -speed
+  expect(ratio).toBeGreaterThan(0.9)
+  expect(ratio).toBeLessThan(1.1)
+  for (let i = 0; i < 3600; i++) refresh()
+  expect([video.currentTime, playback.isRunning]).toEqual([0, false])
+})
