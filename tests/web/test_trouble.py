@@ -126,6 +126,10 @@ def test_a_service_that_stops_before_playback_is_reported(visit):
     page.context.set_offline(False)
     page.get_by_role("button", name="Try again").click()
     until(page, "document.querySelector('video')?.readyState > 1")
+    until(page, "document.querySelector('output[aria-label=Timecode]').textContent.length === 11")
+    page.get_by_role("slider", name="Time in the video, with relevance").wait_for()
+    pictures = "[...document.querySelectorAll('.strip img')]"
+    until(page, f"{pictures}.length > 0 && {pictures}.every(image => image.naturalWidth > 0)")
 
 
 def test_a_missing_file_is_reported_and_played_once_it_is_back(visit, world, shot):
