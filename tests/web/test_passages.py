@@ -119,6 +119,27 @@ def test_a_long_transcript_has_few_lines_in_the_page(visit, spoken):
     assert region.locator("li").count() < 40
 
 
+def test_a_video_without_transcript_follows_one_whose_transcript_scrolls(visit, spoken):
+    page = visit(at=spoken)
+    line = {"mode": "said", "source": "subtitle", "language": "en", "words": [], "strength": 0}
+    lines = [line | {"start_s": i, "end_s": i + 1, "text": f"line {i}"} for i in range(100)]
+    page.route("**/transcript?*", lambda route: route.fulfill(json=lines))
+    page.locator(f"{TILE}[aria-label^='talk.webm']").first.click()
+    region = page.get_by_role("region", name="Transcript")
+    region.wait_for()
+    page.unroute("**/transcript?*")
+    page.evaluate(
+        """tile => {
+          document.querySelector('section[aria-label=Transcript] ol').scrollTop = 2000
+          document.querySelector(tile).click()
+        }""",
+        f"{TILE}[aria-label^='mute.webm']",
+    )
+    until(page, "document.querySelector('video')?.ariaLabel === 'mute.webm'")
+    page.wait_for_timeout(300)  # an error in the page fails the test
+    assert region.count() == 0
+
+
 def test_the_modes_of_a_search_are_in_the_address_until_they_are_reset(visit, spoken):
     page = visit("?q=red", at=spoken)
     until(page, "document.querySelectorAll('button.tile').length === 2")
