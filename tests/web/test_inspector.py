@@ -324,6 +324,47 @@ def test_the_axis_zooms_around_the_pointer_pans_and_fits(visit, shot):
     until(page, "before => document.querySelector('.ruler').textContent === before", "".join(whole))
 
 
+@pytest.mark.parametrize("is_paused", [True, False])
+def test_a_double_click_or_z_shows_the_moment_although_the_playhead_is_elsewhere(visit, is_paused):
+    page = visit("?q=green")
+    page.locator(f"{TILE}[aria-label^='flag.webm']").first.click()
+    until(page, f"document.querySelector('video')?.readyState > 1 && {TIMECODE}.length === 11")
+    if is_paused:
+        page.keyboard.press("k")
+    body = page.locator(".body")
+    end = {"x": 0.9 * body.bounding_box()["width"], "y": 30}
+    ruler = "document.querySelector('.ruler').textContent"
+    whole = page.evaluate(ruler)
+    body.dblclick(position=end)
+    page.wait_for_timeout(500)
+    assert play_time(page) > 10
+    moment = page.evaluate(ruler)
+    assert moment != whole
+    body.dblclick(position=end)
+    page.wait_for_timeout(500)
+    assert page.evaluate(ruler) == whole
+    page.keyboard.press("End")
+    page.keyboard.press("z")
+    page.wait_for_timeout(500)
+    assert page.evaluate(ruler) == moment
+    page.keyboard.press("Home")
+    until(page, f"{ruler} !== before".replace("before", repr(moment)))  # the playhead is visible again
+
+
+def test_the_end_of_a_file_shows_its_last_frame(visit):
+    page = open_sea(visit)
+    page.keyboard.press("k")
+    page.keyboard.press("v")
+    page.keyboard.press("End")
+    until(page, f"{TIMECODE} === '00:00:05:24'")
+    page.keyboard.press("l")
+    until(page, "document.querySelector('video').ended")
+    page.wait_for_timeout(100)
+    assert timecode(page) == "00:00:05:24"
+    page.keyboard.press(",")
+    until(page, f"{TIMECODE} === '00:00:05:23'")
+
+
 def test_the_state_is_that_of_the_video(visit):
     page = visit("?q=white", trouble=True)
     page.wait_for_selector(TILE)

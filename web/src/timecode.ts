@@ -33,8 +33,9 @@ export class FrameClock {
   readonly #base: number // timecodes per second
   readonly #skipped: number // timecodes at the start of a minute
   readonly #start: number // frame of the start timecode
+  readonly #last: number // frame of the file, which stays on screen at its end
 
-  constructor({ frame_rate, has_variable_rate, start_timecode }: Timing) {
+  constructor({ frame_rate, has_variable_rate, start_timecode }: Timing, duration_s = Infinity) {
     const [frames, seconds = 1] = frame_rate.split('/').map(Number)
     this.isKnown = frames > 0 && seconds > 0
     this.isVariable = has_variable_rate
@@ -45,6 +46,7 @@ export class FrameClock {
     this.isDrop = start_timecode.includes(';') && this.#counted[1] === 1001 && this.#base % 30 === 0
     this.#skipped = this.isDrop ? this.#base / 15 : 0
     this.#start = this.#frameOf(start_timecode)
+    this.#last = Math.max(0, this.nearest(duration_s) - 1)
   }
 
   get rate(): number {
@@ -59,7 +61,7 @@ export class FrameClock {
   }
   /** The number of the frame that is on screen at a time. */
   frameAt(time_s: number): number {
-    return Math.max(0, Math.floor((time_s * this.#frames) / this.#seconds + ROUNDING))
+    return Math.min(this.#last, Math.max(0, Math.floor((time_s * this.#frames) / this.#seconds + ROUNDING)))
   }
   /** The number of the frame whose start is nearest to a time. */
   nearest(time_s: number): number {

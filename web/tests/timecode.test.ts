@@ -44,6 +44,11 @@ it('shows the timecode of the start of a frame on screen', () => {
   ])
 })
 
+it('shows the last frame at the end of a file', () => {
+  const frames = new FrameClock({ frame_rate: '25', start_timecode: '10:21:00:00', has_variable_rate: false }, 0.48)
+  expect([frames.at(0.44), frames.at(0.479), frames.at(0.48), frames.at(5)]).toEqual(Array(4).fill('10:21:00:11'))
+})
+
 describe('frames', () => {
   it.each(['10', '24000/1001', '24', '25', '30000/1001', '30', '50', '60000/1001'])('of %s per second are found at their times', (rate) => {
     const frames = clock(rate)
