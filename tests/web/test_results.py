@@ -325,3 +325,34 @@ def test_pictures_are_requested_from_inside_their_moments(visit):
         assert start_s <= time_s < end_s
         shown_s = [60 * int(minutes) + float(rest) for minutes, rest in re.findall(r"(\d+):(\d\d\.\d)", name)]
         assert [start_s, end_s] == pytest.approx(shown_s, abs=0.06)
+
+
+MARKED = "button.tile.marked"
+
+
+def test_only_an_open_or_chosen_moment_is_marked(visit):
+    page = visit()
+    ask(page, "white")
+    assert page.locator(MARKED).count() == 0
+    last = page.locator(TILE).last
+    name = last.get_attribute("aria-label")
+    assert name != tile_names(page)[0]
+    last.click()
+    page.wait_for_selector("video")
+    page.get_by_role("button", name="Add to bin").click()
+    page.wait_for_selector("section[aria-label=Bin] li")
+    page.reload()
+    page.wait_for_selector("video")
+    page.locator(MARKED).wait_for()
+    video = name.split(",")[0]
+    assert page.locator(MARKED).evaluate_all("tiles => tiles.map(tile => tile.ariaLabel.split(',')[0])") == [video]
+    page.keyboard.press("Escape")
+    page.locator(MARKED).wait_for(state="detached")
+    ask(page, "green")  # its hits do not have the open moment
+    page.locator("section[aria-label=Bin] button.item").click()
+    page.wait_for_selector("video")
+    marked = page.locator(MARKED).evaluate_all("tiles => tiles.map(tile => tile.ariaLabel.split(',')[0])")
+    assert marked in ([], [video])
+    page.locator(TILE).first.click()
+    until(page, "document.querySelector('button.tile').classList.contains('marked')")
+    assert page.locator(MARKED).count() == 1

@@ -86,6 +86,7 @@ class Session {
   snapped = Promise.resolve() // fulfilled once the edges of the open moment are at the exact cuts
   pair = $state<MomentJson[] | null>(null) // the moment that was opened and its follow-up
   chosen = $state({ hit: 0, moment: 0 })
+  isChosen = $state(false) // by a key or a click; otherwise `chosen` is only where keys begin
   judged: Example | null = null // the moment of the last feedback: keys act on it again, wherever the new answer ranks it
   inContext = $state(false)
   recent = $state<string[]>(stored<string[]>(RECENT, [])) // newest first
@@ -216,7 +217,7 @@ class Session {
       this.answer = await this.#ask(query, abort.signal, (hit) => this.#addHit(hit, query, abort.signal))
       this.foundBy = query.text!
       if (!this.isArriving) this.#startOver()
-      if (this.judged) this.#choose(this.judged)
+      if (this.judged) this.isChosen = this.#choose(this.judged)
       const isFinished = change === 'new' || change === 'submitted'
       if (isFinished && this.sentence) this.#remember([this.sentence, ...this.recent.filter((s) => s !== this.sentence)])
     } catch (error) {
@@ -299,21 +300,36 @@ class Session {
     this.text = sentence
     return this.search('new')
   }
+  /** The moment that the list marks: the one that was chosen, or else the open one. */
+  get marked(): { hit: number; moment: number } | null {
+    if (this.isChosen) return this.chosen
+    const { open } = this
+    if (!open) return null
+    const overlap_s = (span: Span) => Math.min(open.end_s, span.end_s) - Math.max(open.start_s, span.start_s)
+    const places = this.hits.flatMap((video, hit) =>
+      video.video_id === open.video_id ? this.shown(video).map((span, moment) => ({ hit, moment, overlap_s: overlap_s(span) })) : []
+    )
+    const best = places.sort((a, b) => b.overlap_s - a.overlap_s)[0]
+    return best?.overlap_s > 0 ? best : null
+  }
   #startOver(): void {
     this.chosen = { hit: 0, moment: 0 }
+    this.isChosen = false
   }
   #moveTo(chosen: { hit: number; moment: number }): void {
     this.chosen = chosen
+    this.isChosen = true
     this.judged = null
   }
-  /** Select a moment if the current answer has it. */
-  #choose({ video_id, start_s, end_s }: Example): void {
+  /** Select a moment. Returns whether the current answer has it. */
+  #choose({ video_id, start_s, end_s }: Example): boolean {
     const hit = this.hits.findIndex(
       (other) => other.video_id === video_id && other.moments.some((span) => span.start_s === start_s && span.end_s === end_s)
     )
-    if (hit < 0) return
+    if (hit < 0) return false
     const moment = this.hits[hit].moments.findIndex((span) => span.start_s === start_s && span.end_s === end_s)
     this.chosen = { hit, moment }
+    return true
   }
   /** Show a hit of an answer that is not complete yet. */
   #addHit(hit: HitJson, { text }: SearchRequest, { aborted }: AbortSignal): void {
@@ -429,6 +445,7 @@ class Session {
     const span: ShownMoment | undefined = video?.moments[moment]
     if (!span) return
     this.chosen = { hit, moment }
+    this.isChosen = true
     this.judged = null
     this.pair = video.then ? [span, video.then[moment]] : null
     const { video_id, duration_s } = video
@@ -445,6 +462,7 @@ class Session {
       const { video, duration_s } = await api.detail(video_id)
       const change = this.open ? 'small' : 'new'
       this.judged = this.pair = null
+      this.isChosen = false
       this.snapped = Promise.resolve()
       this.open = { video_id, video, duration_s, start_s, end_s, from_s: start_s, atCut: {}, sentence: '' }
       this.inContext = false
@@ -602,6 +620,7 @@ class Session {
     this.unlike = parameters.getAll('unlike').flatMap(example)
     const [id, start_s, end_s] = [parameters.get('v'), Number(parameters.get('s')), Number(parameters.get('e'))]
     this.open = null
+    this.isChosen = false
     this.#nameExamples()
     await Promise.all([this.#reopen(id, start_s, end_s), this.search(null)])
   }
