@@ -369,3 +369,20 @@ def test_a_whole_session_by_touch(visit, shot):
     assert download.value.suggested_filename.endswith(".fcpxml")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert len(tile_names(page)) > 0
+
+
+def test_the_problem_of_an_export_is_hidden_by_the_next_action_in_the_bin(visit):
+    page = with_three(visit, trouble=True)
+    page.route("**/api/export", lambda route: route.fulfill(status=404, json={"detail": "the drive is missing"}))
+    alert = page.locator("footer").get_by_role("alert")
+    for act in (
+        lambda: page.locator(ITEMS).first.click(),
+        lambda: page.locator(ITEMS).last.press("Delete"),
+        lambda: page.get_by_role("button", name="Undo").click(),
+    ):
+        page.get_by_role("button", name="Export").click()
+        page.get_by_role("button", name="Table CSV").click()
+        alert.wait_for()
+        assert "the drive is missing" in alert.text_content()
+        act()
+        alert.wait_for(state="detached")
