@@ -386,3 +386,20 @@ def test_the_problem_of_an_export_is_hidden_by_the_next_action_in_the_bin(visit)
         assert "the drive is missing" in alert.text_content()
         act()
         alert.wait_for(state="detached")
+
+
+def test_a_new_order_is_undone_by_touch(visit, shot):
+    page = with_three(visit, width=390, height=844, has_touch=True, is_mobile=True)
+    before = names(page)
+    undo = page.locator(".notice").get_by_role("button", name="Undo")
+    page.locator(".notice").filter(has_text="Added").wait_for(state="detached")
+    swipe(
+        page, "section[aria-label=Bin] li:first-child .item", 0.5, 0.1, rest_ms=600
+    )  # not far enough for another order
+    assert undo.count() == 0
+    swipe(page, "section[aria-label=Bin] li:first-child .item", 0.5, 2.5, rest_ms=600)
+    undo.wait_for()
+    shot(page, "phone_bin_moved")
+    assert names(page) == [before[1], before[2], before[0]]
+    undo.tap()
+    assert names(page) == before

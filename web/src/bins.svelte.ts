@@ -155,7 +155,7 @@ class Bins {
   move(from: number, to: number, before: BinMoment[] = this.moments): void {
     if (to < 0 || to >= this.moments.length) return
     const order = $state.snapshot(before)
-    this.#change('', (bin) => bin.moments.splice(to, 0, ...bin.moments.splice(from, 1)), { before: order })
+    this.#change('Moved in the bin', (bin) => bin.moments.splice(to, 0, ...bin.moments.splice(from, 1)), { before: order })
   }
   note(index: number, note: string): void {
     this.#change('', (bin) => (bin.moments[index].note = note))
