@@ -397,7 +397,7 @@ def test_a_new_order_is_undone_by_touch(visit, shot):
         page, "section[aria-label=Bin] li:first-child .item", 0.5, 0.1, rest_ms=600
     )  # not far enough for another order
     assert undo.count() == 0
-    swipe(page, "section[aria-label=Bin] li:first-child .item", 0.5, 2.5, rest_ms=600)
+    swipe(page, "section[aria-label=Bin] li:first-child .item", 0.5, 2.9, rest_ms=600)
     undo.wait_for()
     shot(page, "phone_bin_moved")
     assert names(page) == [before[1], before[2], before[0]]

@@ -478,6 +478,23 @@ def test_a_follow_up_is_searched_within_some_seconds(visit):
     assert (query["within_s"], query["without"]) == (1.5, ["white", "red"])
 
 
+@pytest.mark.parametrize("is_pasted", [False, True])
+def test_each_excluded_sentence_has_one_chip(visit, is_pasted):
+    page = visit("?q=white")
+    page.get_by_role("button", name="without …").click()
+    if is_pasted:
+        page.locator("input[data-part=without]").fill("green; red")
+    else:
+        page.keyboard.type("green; red")
+    page.locator("input[data-part=without]").nth(1).wait_for()
+    values = "[...document.querySelectorAll('input[data-part=without]')].map((input) => input.value.trim()).join()"
+    until(page, f"{values} === 'green,red'")
+    page.keyboard.press("Enter")
+    until(page, "new URLSearchParams(location.search).get('not') === 'green; red'")
+    page.wait_for_timeout(100)
+    assert page.evaluate(values) == "green,red"
+
+
 def test_the_number_of_hits_is_in_the_address_and_invalid_numbers_are_marked(visit):
     page = visit("?q=white&view=video&limit=2&moments=1")
     until(page, "document.querySelectorAll('.video').length === 2")
