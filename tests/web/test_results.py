@@ -1,5 +1,6 @@
 """The list of results: rows of pictures, views, filters, levels of confidence, scrubbing."""
 
+import json
 import math
 import re
 
@@ -356,3 +357,34 @@ def test_only_an_open_or_chosen_moment_is_marked(visit):
     page.locator(TILE).first.click()
     until(page, "document.querySelector('button.tile').classList.contains('marked')")
     assert page.locator(MARKED).count() == 1
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+def test_names_of_levels_use_the_room_beside_narrow_pictures(visit, shot, width, height):
+    """The names are only cut off where the next name begins."""
+    page = visit(width=width, height=height)
+    page.wait_for_selector(TILE)
+
+    def answer(route):
+        response = route.fetch()
+        lines = [json.loads(line) for line in response.text().splitlines()]
+        hits = lines[-1]["answer"]["hits"]
+        confidences = [0.9, 0.4, 0.3, 0.1, 0.1]
+        for hit, confidence in zip(hits, confidences, strict=True):
+            hit.update(confidence=confidence, width=180, height=320)
+        route.fulfill(response=response, body=json.dumps(lines[-1]) + "\n")
+
+    page.route("**/api/search/lines", answer)
+    ask(page, "white")
+    shot(page, f"narrow_levels_{width}")
+    names = page.locator("main h2").evaluate_all(
+        """names => names.map(name => {
+          const {left, right, top} = name.getBoundingClientRect()
+          return {left, right, top, missing: name.scrollWidth - name.clientWidth, text: name.textContent}
+        })"""
+    )
+    assert len(names) == 3
+    for name, following in zip(names, [*names[1:], None], strict=True):
+        if following and following["top"] == name["top"]:
+            assert name["right"] <= following["left"]
+    assert names[-1]["missing"] == 0
