@@ -1,7 +1,7 @@
 import inspect
 import math
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import StrEnum
 from typing import Literal
 
 import numpy as np
@@ -114,7 +114,7 @@ def test_a_number_as_text_is_refused_in_arguments_and_settings():
 
 
 def test_a_member_of_a_text_enum_becomes_its_text():
-    class Unit(str, Enum):
+    class Unit(StrEnum):
         milli = "ms"
         micro = "us"
 

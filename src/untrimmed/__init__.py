@@ -1,6 +1,7 @@
 """Find, by a sentence, the moment inside long untrimmed videos."""
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from untrimmed.version import __version__
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
     from untrimmed.search.store.records import VideoRecord
     from untrimmed.training.train import train
     from untrimmed.types import Moment
+
+# Some libraries send statistics about their use over the network, unless they are told not to before they are imported.
+for _name, _value in {
+    "ORT_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}.items():
+    os.environ.setdefault(_name, _value)
 
 # Public name -> module and attribute. A module is imported when its name is first used, so `import untrimmed` is fast
 # and needs no torch.

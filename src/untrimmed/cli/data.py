@@ -2,7 +2,7 @@
 
 import shlex
 from dataclasses import asdict, fields
-from enum import Enum
+from enum import StrEnum
 from itertools import repeat
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,14 +41,14 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A benchmark o
 OutOption = Annotated[Path, typer.Option("--out", metavar="ROOT", help="Write to ROOT/NAME.")]
 
 
-class TextPooling(str, Enum):
+class TextPooling(StrEnum):
     """How the word features of a caption become one vector: their mean, or the last word's."""
 
     mean = "mean"
     last = "last"
 
 
-class LayoutChoice(str, Enum):
+class LayoutChoice(StrEnum):
     """The layouts that `simulate` writes."""
 
     field = "field"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from untrimmed.search.library import Library
 
 
-class ExportLayoutChoice(str, Enum):
+class ExportLayoutChoice(StrEnum):
     """The layouts that `features` writes."""
 
     plain = "plain"

@@ -29,8 +29,9 @@ _STOP_WORDS = """
     under until up us very was we were what when where which while who will with would you your youre
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
+_POSSESSIVE = re.compile("(?<=.)['’][sS]$")
 _WHOLE_TEXT = 0.95  # strength of a passage that contains the whole text of the query, word for word
-WORDS_VERSION = 2  # increased whenever `indexed_text` changes; `untrimmed index` then updates the index of words
+WORDS_VERSION = 3  # increased whenever `indexed_text` changes; `untrimmed index` then updates the index of words
 MAX_WORD = 40  # longer words are truncated, in the index and in queries
 
 
@@ -64,11 +65,12 @@ def _without_marks(text: str) -> str:
 
 
 def folded(word: str) -> str:
-    """Return a word without case, accents, apostrophes and invisible characters.
+    """Return a word without case, accents, apostrophes, invisible characters and a final 's.
 
-    >>> folded("Ärger"), folded("مُحَمَّد"), folded("हिन्दी")
-    ('arger', 'محمد', 'हिन्दी')
+    >>> folded("Ärger"), folded("NASA’s"), folded("مُحَمَّد"), folded("हिन्दी")
+    ('arger', 'nasa', 'محمد', 'हिन्दी')
     """
+    word = _POSSESSIVE.sub("", word)
     if word.isascii():
         return word.lower().replace("'", "")[:MAX_WORD]
     marked = _ACCENTS.sub("", unicodedata.normalize("NFKD", word.casefold()))

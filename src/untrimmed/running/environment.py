@@ -6,7 +6,7 @@ import os
 import platform
 import subprocess
 from contextlib import suppress
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ def describe_environment(device: torch.device) -> dict[str, Any]:
     order.
     """
     return {
-        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "untrimmed": __version__,
         "commit": _commit(),
         "python": platform.python_version(),

@@ -176,5 +176,5 @@ def require_packages() -> None:
     """
     missing = [module for module in _MODULES if importlib.util.find_spec(module) is None]
     if missing:
-        raise EncoderError(f"encoder 'builtin' needs {', '.join(missing)}, which are not installed; {weights.INSTALL}")
+        raise EncoderError(f"encoder 'builtin' needs {', '.join(missing)} (not installed); {weights.INSTALL}")
     weights.TEXT_WEIGHTS.find()

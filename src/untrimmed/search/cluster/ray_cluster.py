@@ -32,7 +32,6 @@ class RayCluster:
 
     def __init__(self, address: str):
         """Connect to the cluster. Raises: UntrimmedError if there is no cluster at the address."""
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no statistics
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         import ray
 

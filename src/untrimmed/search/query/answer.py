@@ -43,8 +43,8 @@ _TINY = 1e-6  # a sum of unit vectors counts as zero if it is shorter than this
 # number of videos from which the median and the spread of a query's scores are estimated
 _SAMPLE_SIZE = 64
 _NO_PASSAGES: dict[TextMode, str] = {
-    "said": "no subtitles or speech have been read; index again with subtitle files, or run: untrimmed index --speech",
-    "written": "no screen text has been read; to read it, run: untrimmed index --screen-text",
+    "said": "the library has no subtitles or speech; index again with subtitle files, or run: untrimmed index --speech",
+    "written": "the library has no screen text; unless it was read already, run: untrimmed index --screen-text",
 }
 
 Vector = Float[np.ndarray, " D"]
