@@ -20,7 +20,6 @@ from jaxtyping import Float, UInt8
 
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import ConfigError, UnknownNameError, UntrimmedError, require_type
-from untrimmed.moments.peaks import smoothed, spacing_s
 from untrimmed.passages.passage import TEXT_MODES, TextMode
 from untrimmed.search.corpora.corpus import Corpus, PreparedQuery
 from untrimmed.search.corpora.engine import FRAMES, TRAINING_FREE, View
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from untrimmed.search.corpora.passages import PassagesView
     from untrimmed.search.query.evidence import PassagesByVideo, ScoredPassage, TextPart
 
-_DISPLAY_SMOOTHING_S = 0.5
 _TINY = 1e-6  # a sum of unit vectors counts as zero if it is shorter than this
 # number of videos from which the median and the spread of a query's scores are estimated
 _SAMPLE_SIZE = 64
@@ -283,10 +281,9 @@ def rank_all(
 def relevance(
     query: str | Query, video: str | os.PathLike[str], view: View, encoder: LockedEncoder
 ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-    """Return times of one video in seconds, and the relevance of its pictures at each time, for display.
+    """Return times of one video in seconds, and the relevance of its pictures at each time.
 
-    If the query has `then`, only the relevance for the first moment is returned. A curve over frames is smoothed with a
-    Gaussian of half a second; scores and moments are computed from the raw curve.
+    If the query has `then`, only the relevance for the first moment is returned.
 
     Passages do not change the curve. If only passages are searched, the relevance is the strength of the best matching
     passage at each time, or 0.
@@ -311,8 +308,7 @@ def relevance(
         cutoff = Cutoff(limit=1, moments="all")
         fused = FusedQuery.of(view, passages, parts, None, cutoff, {record.video_id}, FusionSettings())
         return fused.relevance(record.video_id)
-    times_s, values = _WeightedQuery.of(view, encoded).prepare(view).relevance(record.video_id)
-    return times_s, smoothed(values, _DISPLAY_SMOOTHING_S / spacing_s(times_s)) if view.model == FRAMES else values
+    return _WeightedQuery.of(view, encoded).prepare(view).relevance(record.video_id)
 
 
 def _word_weights_and_warnings(
