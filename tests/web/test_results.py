@@ -21,6 +21,12 @@ VISIBLE = """[...document.querySelectorAll('button.tile')].filter(tile => {
 }).length"""
 
 
+SMALL_TARGETS = """[...document.querySelectorAll('button, input')].filter(one => {
+  const {width, height} = one.getBoundingClientRect()
+  return one.checkVisibility() && !one.matches('.sr') && width > 0 && (height < 44 || width < 44)
+}).map(one => one.outerHTML.slice(0, 80))"""
+
+
 def test_pictures_fill_their_rows_without_bars(visit, world):
     page = visit("?q=white&view=moments&moments=20", width=900)
     until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
@@ -283,11 +289,33 @@ def test_axe_finds_nothing_serious_in_results_and_filters(visit, calibrated, dar
 def test_targets_on_a_phone_are_at_least_44_pixels(visit):
     page = visit("?q=white&then=green", width=390, height=844, has_touch=True, is_mobile=True)
     until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
-    small = page.evaluate("""[...document.querySelectorAll('button, input')].filter(one => {
-      const {width, height} = one.getBoundingClientRect()
-      return one.checkVisibility() && !one.matches('.sr') && width > 0 && (height < 44 || width < 44)
-    }).map(one => one.outerHTML.slice(0, 80))""")
-    assert small == []
+    assert page.evaluate(SMALL_TARGETS) == []
+    page.get_by_role("button", name="Filters").tap()
+    page.get_by_role("dialog", name="Filters").wait_for()
+    assert page.evaluate(SMALL_TARGETS) == []
+    page.get_by_role("dialog", name="Filters").get_by_role("button", name="Close").tap()
+    page.locator(TILE).first.tap()
+    page.get_by_role("button", name="Larger player").tap()
+    page.get_by_role("slider", name="Out", exact=True).wait_for()
+    assert page.evaluate(SMALL_TARGETS) == []
+
+
+def test_edges_at_the_ends_of_the_axis_have_targets_of_44_pixels_on_a_phone(visit):
+    page = visit("?q=white", width=390, height=844, has_touch=True, is_mobile=True)
+    page.locator(f"{TILE}[aria-label^='sea.webm']").first.tap()
+    page.get_by_role("button", name="Larger player").tap()
+    out = page.get_by_role("slider", name="Out", exact=True)
+    out.press("End")
+    page.get_by_role("slider", name="In", exact=True).press("Home")
+    widths = page.evaluate("""['In', 'Out'].map(name => {
+      const box = document.querySelector(`.edge[aria-label=${name}]`).getBoundingClientRect()
+      let width = 0
+      for (let x = 0; x < innerWidth; x++) width += document.elementFromPoint(x, box.top + 30)?.ariaLabel === name
+      return width
+    })""")
+    assert min(widths) >= 44
+    assert page.evaluate("document.querySelector('.ruler').clientHeight") >= 44
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 @pytest.mark.parametrize("is_open", [True, False])
