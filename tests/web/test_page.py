@@ -403,6 +403,20 @@ def test_a_picture_can_be_chosen_on_a_phone(visit, tmp_path):
     until(page, f"!document.querySelector('{PARTS}')")
 
 
+def test_a_phone_held_sideways_shows_results_the_picture_and_its_buttons(visit, shot):
+    page = visit("?q=white", width=844, height=390, has_touch=True, is_mobile=True)
+    page.locator(f"{TILE}[aria-label^='sea.webm']").first.tap()
+    until(page, "document.querySelector('video')?.readyState > 1")
+    names = ("Pause", "Add to bin", "Close")
+    buttons = [page.locator("aside").get_by_role("button", name=name, exact=True) for name in names]
+    boxes = [one.bounding_box() for one in (page.locator("video"), *buttons)]
+    assert [box["y"] >= 0 and box["y"] + box["height"] <= 390 for box in boxes] == [True] * 4
+    assert page.locator("video").bounding_box()["height"] > 200
+    assert page.locator("main").bounding_box()["height"] > 200
+    assert page.evaluate("document.documentElement.scrollWidth") <= 844
+    shot(page, "phone_sideways")
+
+
 def test_parts_are_added_to_a_query_on_a_phone(visit):
     page = visit("?q=white", width=390, height=844, has_touch=True, is_mobile=True)
     page.wait_for_selector(TILE)
