@@ -351,6 +351,22 @@ def test_a_double_click_or_z_shows_the_moment_although_the_playhead_is_elsewhere
     until(page, f"{ruler} !== before".replace("before", repr(moment)))  # the playhead is visible again
 
 
+@pytest.mark.parametrize("is_variable", [True, False])
+def test_frame_steps_of_a_file_with_a_variable_rate_are_called_approximate(visit, is_variable):
+    def with_rate(route):
+        answer = route.fetch()
+        body = answer.json()
+        route.fulfill(response=answer, json=body | {"has_variable_rate": is_variable})
+
+    page = visit("?q=white")
+    page.wait_for_selector(TILE)
+    page.route(re.compile(r"/api/videos/[0-9a-f]+$"), with_rate)
+    page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
+    until(page, f"{TIMECODE}.length === 11")
+    page.wait_for_timeout(100)
+    assert page.get_by_text("frame steps are approximate").count() == is_variable
+
+
 def test_the_end_of_a_file_shows_its_last_frame(visit):
     page = open_sea(visit)
     page.keyboard.press("k")
