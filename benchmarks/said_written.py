@@ -1,4 +1,4 @@
-"""Search over what is seen, said and written, in made reels whose truth is known (`benchmarks/spoken_reels.py`).
+"""Measure searches for what is seen, said and written, in the reels of `benchmarks/spoken_reels.py`.
 
     python benchmarks/said_written.py FOLDER [--speech-model MODEL] [--reels N]
 

@@ -1,12 +1,12 @@
 """Reels of the demo's pictures with speech and captions, and queries whose correct shots are known.
 
 Speech comes from `espeak-ng`, which must be installed. Subtitles have the same text as the speech. Captions have
-several fonts, sizes, backgrounds and languages. A shot has speech, or a caption, or neither, so that one shot is the
-correct answer to a query. Synthetic speech is clear and without music, and is easier than real speech.
+several fonts, sizes, backgrounds and languages. No shot has both speech and a caption. Synthetic speech is clear and
+without music, and is easier than real speech.
 
 Kinds of queries: *seen* describes a picture. *Said* and *written* are some words of a sentence over pictures that no
-query describes. *Mixed* describes a picture, and gives words of a sentence that is also said, or written, over another
-picture.
+query describes. *Mixed* describes a picture, and gives words of a sentence that is said or written there, and also
+over another picture.
 """
 
 import json
@@ -55,7 +55,7 @@ FONTS = (
 CHINESE_FONTS = ("wqy-microhei.ttc", "NotoSansCJK-Regular.ttc")
 FILLER_NAMES = [footage.name for footage in FILLERS if footage.name not in ("handwriting", "snake")]
 
-# Sentences: somebody does something. The words of a query are those in capitals of both parts.
+# Sentences: somebody does something. A query consists of the capitalised words of both parts.
 AGENTS = """
 the LIGHTHOUSE KEEPER|my GRANDMOTHER|the YOUNG VIOLINIST|a TIRED BAKER|the FINANCE MINISTER|our GEOGRAPHY TEACHER|
 the OLD FISHERMAN|a FAMOUS ARCHITECT|the NIGHT NURSE|two BROTHERS|the TRAIN DRIVER|a POLISH CHEMIST|the TENNIS COACH|
@@ -200,7 +200,7 @@ def sentences(rng: np.random.Generator) -> tuple[list[Sentence], list[Sentence],
 
 
 def plan(rng: np.random.Generator, num_reels: int = NUM_REELS) -> list[list[Scene]]:
-    """Return the scenes of each reel. Sentences of other languages are said in reels of their own."""
+    """Return the scenes of each reel. Speech in other languages has its own reels."""
     said, written, mixed = sentences(rng)
     subjects = [footage.name for footage in SUBJECTS]
     scenes = [Scene(name) for name in subjects]
@@ -337,7 +337,7 @@ def subtitles(said: list[TimedText]) -> str:
 
 
 def write_video(path: Path, reel: Reel, captions: list[Any], sound: np.ndarray) -> None:
-    """Write a video with captions and sound. It gets its name when it is complete."""
+    """Write a video with captions and sound. The file is renamed to `path` when it is complete."""
     codec = next(name for name in ENCODERS if name in av.codecs_available)
     partial = path.with_suffix(".partial")
     with av.open(str(partial), "w", format="mp4") as out:

@@ -5,8 +5,8 @@ import type { FrameClock } from './timecode'
 export interface View { from_s: number; to_s: number }
 
 const MIN_VIEW_S = 0.5
-const MOMENT_SHARE = 0.08 // for a moment below this share of its video, the axis shows only the surroundings
-const SURROUNDINGS = 4 // length of this axis / length of the moment
+const MOMENT_SHARE = 0.08 // if a moment is shorter than this share of its video, the axis shows only its surroundings
+const SURROUNDINGS = 4 // length of this axis, in lengths of the moment
 const MIN_SURROUNDINGS_S = 2
 
 export const lengthOf = ({ from_s, to_s }: View) => to_s - from_s

@@ -9,7 +9,7 @@ interface Loop { start_s: number; end_s: number }
 const MUTED = 'untrimmed-muted'
 const MAX_SPEED = 8
 const STALL_MS = 400 // playback that makes no progress for this long is waiting
-const BEFORE_LOOP_S = 0.3 // the start of the loop may move during playback: a position this little before it does not jump
+const BEFORE_LOOP_S = 0.3 // the start of the loop may move during playback: positions up to this far before it do not jump
 
 export class Playback {
   time_s = $state(0)
@@ -30,7 +30,7 @@ export class Playback {
 
   /** Control a video element whose media begins at `offset_s` of the file. It plays if the previous element was playing.
    *
-   * Returns a function that ends the control.
+   * Returns a function that releases the element.
    */
   attach(video: HTMLVideoElement, offset_s = 0): () => void {
     this.#video = video

@@ -227,8 +227,8 @@ def _repair(folder: Path | None) -> Iterator[Finding]:
 
     damaged = untrimmed.open(folder).repair()
     for path in damaged.commits:
-        advice = "videos that were added after that commit must be indexed again"
-        text = f"{shown(path)}: this commit was damaged and is renamed; the previous commit is used; {advice}"
+        advice = "index videos again that were added after the previous commit"
+        text = f"{shown(path)}: this commit was damaged and was renamed; the previous commit is used; {advice}"
         yield Finding("bad", "repair", text)
     for path in damaged.files:
         repair = "rebuilt" if path.is_file() else "removed; nothing is lost, searches read the table instead"

@@ -1,8 +1,8 @@
 """Read text in the picture, such as captions, titles and signs, with RapidOCR.
 
-Two frames per second are decoded. RapidOCR reads a frame if it differs from the last frame that was read.
-At most one frame per two seconds is read. Equal lines in consecutive readings become one passage. To find when a
-line appears or disappears between two readings, the line's box is read in some of the frames between them.
+Two frames per second are decoded. RapidOCR runs at most once every two seconds, and only on a frame that
+differs from the last one it read. Equal lines in consecutive readings become one passage. To find when a line appears
+or disappears between two readings, the line's box is read in some of the frames between them.
 """
 
 from __future__ import annotations

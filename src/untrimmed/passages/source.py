@@ -73,7 +73,7 @@ class ReadingReport:
     def progress(self, done_s: float) -> None:
         """Report the time in the video, in seconds, up to which it has been read.
 
-        If a source reads one track after another, the reported time stays at its maximum.
+        The reported time never decreases, even if a source reads one track after another.
         """
         self.done_s = max(self.done_s, done_s)
         self.on_progress(self.done_s)

@@ -202,8 +202,8 @@ def require_best_model(folder: Path) -> None:
     missing = [name for name in (WEIGHTS, SETTINGS) if not (folder / name).is_file()]
     if missing:
         raise CheckpointError(
-            f"{folder}: {' and '.join(missing)} of the best epoch is missing; restore it, or choose "
-            "another --out to start again"
+            f"{folder}: the best epoch is incomplete, because {' and '.join(missing)} is missing; restore it, "
+            "or choose another --out to start again"
         )
     load_model(folder)
 

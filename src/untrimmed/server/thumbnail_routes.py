@@ -50,8 +50,8 @@ async def thumbnail(
 ) -> Response:
     """Return a picture of the video at most 0.5 s from a time, up to 160 pixels high.
 
-    It is a stored picture (WebP) or a decoded frame (JPEG). With `start_s` and `end_s`, pictures of this moment are
-    preferred to nearer pictures of other moments.
+    It is a stored picture (WebP) or a decoded frame (JPEG). With `start_s` and `end_s`, pictures inside this
+    span are preferred, even if others are nearer.
     """
     headers = _picture_headers(record, f"{time_s:.2f}-{start_s:.3f}-{end_s:.3f}", version)
     if unchanged := unchanged_response(request, headers):

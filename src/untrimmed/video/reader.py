@@ -58,9 +58,9 @@ _SUFFIXES = """
     .mxf .nut .ogg .ogv .qt .rm .rmvb .ts .vob .webm .wmv .wtv .y4m
 """
 VIDEO_SUFFIXES = frozenset(_SUFFIXES.split())
-# A new clip is compared with its video in one frame.
+# One frame of each new clip is compared with the source video.
 _CHECK_SIDE = 64  # shorter side of the compared pictures, in pixels
-_MAX_DIFFERENCE = 32.0  # a clip is wrong if the mean colours (0 to 255) of a part differ more
+_MAX_DIFFERENCE = 32.0  # a clip is rejected if a mean colour (0 to 255) of any part differs by more
 CUT_FORMATS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska"}
 
 

@@ -284,5 +284,5 @@ class FrameSampler:
         declared_s = self.video.declared_s
         if self.duration_s < declared_s - max(MIN_MISSING_S, 0.02 * declared_s):
             self.warnings.append(
-                f"declares a duration of {declared_s:.1f} s, but ends at {self.duration_s:.1f} s; that part is used"
+                f"declares a duration of {declared_s:.1f} s, but ends at {self.duration_s:.1f} s; the rest is missing"
             )

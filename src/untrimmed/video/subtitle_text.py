@@ -47,7 +47,7 @@ _ENCODINGS = {
     ("en", "de", "fr", "es", "it", "pt", "nl", "sv", "da", "no", "fi"): ("cp1252",),
 }
 # A guess of the encoding is certain if the file has at least `_MIN_BYTES` bytes that are not ASCII, and if chardet's
-# confidence reaches `_MIN_CONFIDENCE`. The confidence is often below 0.1 although the guess is right.
+# confidence reaches `_MIN_CONFIDENCE`. Right guesses often have a confidence below 0.1.
 _MIN_BYTES = 8
 _MIN_CONFIDENCE = 0.03
 
@@ -165,7 +165,7 @@ def detect_encoding(file: BinaryIO, language: str = "") -> tuple[str, bool]:
 
 
 def _japanese(sample: bytes) -> str | None:
-    """Return the Japanese encoding of a text with kana, or None. The same bytes may be valid, but unusual, Korean."""
+    """Return the Japanese encoding of a text with kana, or None. The same bytes may also be unusual Korean."""
     for encoding in ("cp932", "euc_jp"):
         try:
             text = sample.rpartition(b"\n")[0].decode(encoding)

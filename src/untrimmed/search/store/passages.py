@@ -279,9 +279,9 @@ class PassageTable(LanceTable):
         self.put_rows([_table(list(map(_mark, readings)))], replaces)
 
     def update_words(self, readings: Sequence[StoredReading]) -> list[StoredReading]:
-        """Reindex, in one commit, words that another version of `indexed_text` made. Return the current readings.
+        """Reindex the passages whose words come from another version of `indexed_text`, and return the new readings.
 
-        `readings` are all readings of the table. If their words are current, nothing is read.
+        This is one commit. `readings` are all readings of the table. If their words are current, nothing is read.
         """
         updated = {
             reading.reading_id: replace(
@@ -469,7 +469,9 @@ def _reading(row: _Row, content: bytes) -> StoredReading:
         warnings = tuple(state.pop("warnings"))
         return StoredReading(row["video_id"], reading_id=row["reading"], warnings=warnings, **state)
     except (ValueError, TypeError, KeyError):
-        raise IndexMismatchError(f"the passages were written by another version of untrimmed; {RESTORE}") from None
+        raise IndexMismatchError(
+            f"its passages were written by another version of untrimmed and cannot be read; {RESTORE}"
+        ) from None
 
 
 def _sentence(content: bytes) -> Sentence:

@@ -60,7 +60,7 @@ class StoredThumbnails:
     def at(self, time_s: float, start_s: float = 0.0, end_s: float = math.inf) -> bytes | None:
         """Return the picture nearest to a time as WebP, or None if it is more than `MAX_DISTANCE_S` away.
 
-        Pictures from `start_s` until before `end_s` are preferred to nearer pictures outside this span.
+        Pictures in [`start_s`, `end_s`) are preferred, even if others are nearer.
         """
         distances_s = np.abs(self.times_s - time_s)
         near = np.flatnonzero(distances_s <= MAX_DISTANCE_S + _EPSILON_S)
