@@ -236,6 +236,25 @@ def test_a_chosen_folder_is_indexed_listed_and_removed_again(client, home):
     assert client.delete(f"/api/folders/{films}").status_code == 404
 
 
+def test_a_chosen_folder_is_still_listed_after_a_restart_until_it_is_removed(client, home, tmp_path):
+    (home / "Films" / "red.mp4").rename(home / "Films" / "old" / "red.mp4")
+    films = client.get("/api/browse").json()["folders"][1]["folder_id"]
+    wait(client, client.post("/api/jobs", json={"folder_ids": [films]}).json()["job_id"], "done")
+    access = Access()
+
+    def restarted():
+        app = create_app(untrimmed.open(tmp_path / "library"), access=access)
+        headers = {"authorization": f"Bearer {access.own_token}"}
+        return TestClient(app, base_url="http://localhost:8765", headers=headers)
+
+    with restarted() as second:
+        folders = second.get("/api/folders").json()
+        assert [(folder["folder_id"], folder["path"]) for folder in folders] == [(films, str(home / "Films"))]
+        assert second.delete(f"/api/folders/{films}").json() == {"num_removed": 2}
+    with restarted() as third:
+        assert third.get("/api/folders").json() == []
+
+
 def test_a_folder_is_not_removed_while_videos_are_indexed(client, monkeypatch):
     films = client.get("/api/browse").json()["folders"][1]["folder_id"]
     job_id = client.post("/api/jobs", json={"folder_ids": [films]}).json()["job_id"]

@@ -17,7 +17,7 @@ from untrimmed.search import library as library_module
 from untrimmed.server import watching
 from untrimmed.server.app import create_app
 from untrimmed.server.jobs import IndexJob, Jobs
-from untrimmed.server.watched_folders import FILE, read_folders, write_folders
+from untrimmed.server.stored_folders import WATCHED, read_folders, write_folders
 from untrimmed.server.watching import Pace, Settling, Watched, Watches, is_remote
 
 QUICK = Pace(settle_s=0.2, look_s=0.02, poll_s=0.1, again_s=0.05)
@@ -253,27 +253,27 @@ def test_the_next_service_watches_the_added_folders(loader, videos, tmp_path):
 
 def test_a_folder_of_the_command_line_is_not_remembered(client, tmp_path):
     assert len(client.get("/api/watches").json()) == 1
-    assert read_folders(tmp_path / "library") == ()
+    assert read_folders(tmp_path / "library", WATCHED) == ()
 
 
 def test_a_list_of_folders_of_another_user_is_ignored(tmp_path, monkeypatch):
     folder = tmp_path / "films \udce9 \n"
-    write_folders(tmp_path, [folder, folder])
-    assert read_folders(tmp_path) == (folder,)
+    write_folders(tmp_path, WATCHED, [folder, folder])
+    assert read_folders(tmp_path, WATCHED) == (folder,)
     monkeypatch.setattr(os, "getuid", lambda: 12345)
-    assert read_folders(tmp_path) == ()
+    assert read_folders(tmp_path, WATCHED) == ()
     monkeypatch.undo()
     for damaged in ('["/a"', '{"/a": 1}', '["/a", 3]', '["a"]', "\xff"):
-        (tmp_path / FILE).write_text(damaged, encoding="latin-1")
-        assert read_folders(tmp_path) == ()
+        (tmp_path / WATCHED).write_text(damaged, encoding="latin-1")
+        assert read_folders(tmp_path, WATCHED) == ()
 
 
 def test_a_watch_that_cannot_be_stored_is_refused(loader, videos, tmp_path):
     with service(tmp_path, folders=(videos,)) as client:
-        (tmp_path / "library" / FILE / "in the way").mkdir(parents=True)
+        (tmp_path / "library" / WATCHED / "in the way").mkdir(parents=True)
         (folder,) = client.get("/api/folders").json()
         answer = client.post("/api/watches", json={"folder_ids": [folder["folder_id"]]})
-        assert (answer.status_code, FILE in answer.json()["detail"]) == (409, True)
+        assert (answer.status_code, WATCHED in answer.json()["detail"]) == (409, True)
         assert client.get("/api/watches").json() == []
 
 

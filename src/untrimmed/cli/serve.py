@@ -97,7 +97,7 @@ def serve(
     from untrimmed.server.notice import find_notice
     from untrimmed.server.run import serve as serve_library
     from untrimmed.server.service import real_folders
-    from untrimmed.server.watched_folders import read_folders
+    from untrimmed.server.stored_folders import WATCHED, read_folders
 
     opens_page = has_desktop() and not no_browser
     options = {name for name in context.params if _is_given(context, name)} - {"library"}
@@ -126,7 +126,7 @@ def serve(
         print_library(opened.folder)
         for folder in watched:
             progress_console.print(f"watching {shown(folder)}: new and changed files are indexed")
-        for folder in sorted({*read_folders(opened.folder)} - {*watched}):
+        for folder in sorted({*read_folders(opened.folder, WATCHED)} - {*watched}):
             progress_console.print(f"watching {shown(folder)}, as in an earlier session; the page can stop this")
 
     serve_library(

@@ -23,7 +23,7 @@ from untrimmed.server.problems import RESPONSES, Problem, PublicError, add_probl
 from untrimmed.server.proxies import DEFAULT_CACHE_BYTES
 from untrimmed.server.schemas import Facts, Health, Job, Stopped
 from untrimmed.server.service import Service
-from untrimmed.server.watched_folders import read_folders
+from untrimmed.server.stored_folders import CHOSEN, WATCHED, read_folders
 from untrimmed.server.watching import Pace
 from untrimmed.version import __version__
 
@@ -67,7 +67,8 @@ def create_app(
 
     Args:
         access: Accepted hosts and tokens; by default, only this machine has access.
-        folders: Folders that may be indexed from the page, in addition to the folders with indexed videos.
+        folders: Folders that may be indexed from the page, in addition to the folders with indexed videos and to those
+            that users chose on the page.
         watch: Folders to index whenever they change, in addition to the watched folders that users chose on the page.
         roots: Users with the token may choose any folder in these folders, in `folders` and in `watch`.
         pace: Intervals at which watched folders are checked.
@@ -75,10 +76,10 @@ def create_app(
         warm: Load the encoder and vectors in the background when the application starts.
         proxy_bytes: Maximum total size of the cached proxies.
     """
-    watch = (*watch, *read_folders(library.folder))
+    watch = (*watch, *read_folders(library.folder, WATCHED))
     service = Service(
         library,
-        (*folders, *watch),
+        (*folders, *watch, *read_folders(library.folder, CHOSEN)),
         (*roots, *folders, *watch),
         pace=pace,
         on_job=on_job,

@@ -31,7 +31,7 @@ from untrimmed.server.pictures import PictureDecoder
 from untrimmed.server.problems import PublicError
 from untrimmed.server.proxies import DEFAULT_CACHE_BYTES, Proxies
 from untrimmed.server.schemas import Job
-from untrimmed.server.watched_folders import read_folders, write_folders
+from untrimmed.server.stored_folders import CHOSEN, WATCHED, read_folders, write_folders
 from untrimmed.server.watching import Pace, Watches
 
 log = logging.getLogger(__name__)
@@ -145,8 +145,11 @@ class Service:
     def choose(self, folder_ids: Iterable[str], has_token: bool) -> tuple[Path, ...]:
         """Return the folders with these ids. With a token, ids from `FolderBrowser` are accepted too.
 
+        Folders from `FolderBrowser` are stored, so that they can be indexed again after a restart.
+
         Raises:
             PublicError: An id is unknown.
+            UntrimmedError: The list of folders cannot be written.
         """
         indexable = self.indexable()
         chosen = []
@@ -157,6 +160,9 @@ class Service:
                 chosen.append(self.browser.folder(folder_id))
             else:
                 raise PublicError(404, f"no folder has the id {folder_id}; list the folders again: /api/folders")
+        if browsed := [folder for folder in chosen if folder not in indexable.values()]:
+            with self._lock:
+                write_folders(self.library.folder, CHOSEN, [*read_folders(self.library.folder, CHOSEN), *browsed])
         self.folders = tuple(dict.fromkeys([*self.folders, *chosen]))
         return tuple(chosen)
 
@@ -177,6 +183,11 @@ class Service:
             if Path(watched.path).is_relative_to(folder):
                 self.stop_watching(watched.folder_id)
         self.folders = tuple(other for other in self.folders if not other.is_relative_to(folder))
+        with self._lock:
+            stored = read_folders(self.library.folder, CHOSEN)
+            remaining = [other for other in stored if not other.is_relative_to(folder)]
+            if len(remaining) < len(stored):
+                write_folders(self.library.folder, CHOSEN, remaining)
         return len(self.library.remove([folder])) if self._has_videos(folder) else 0
 
     def _has_videos(self, path: Path) -> bool:
@@ -195,7 +206,7 @@ class Service:
         """
         folders = tuple(folders)
         with self._lock:
-            write_folders(self.library.folder, [*read_folders(self.library.folder), *folders])
+            write_folders(self.library.folder, WATCHED, [*read_folders(self.library.folder, WATCHED), *folders])
         self.watch(folders)
 
     def stop_watching(self, folder_id: str) -> None:
@@ -207,8 +218,8 @@ class Service:
         """
         folder = self.watches.remove(folder_id)
         with self._lock:
-            if folder in (folders := read_folders(self.library.folder)):
-                write_folders(self.library.folder, [path for path in folders if path != folder])
+            if folder in (folders := read_folders(self.library.folder, WATCHED)):
+                write_folders(self.library.folder, WATCHED, [path for path in folders if path != folder])
 
     def warm_up(self) -> None:
         """Load the encoder and the vectors in the background, so that the first search is fast."""
