@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 
 import untrimmed
 from tests.media import clock_frame, read_clock, write_pictures
+from tests.refusals import require_named
 from tests.server.conftest import HOSTILE
 from tests.toy import write_clip
 from untrimmed import Query
@@ -300,6 +301,16 @@ def swapped_behind(look, file, secret):
         return seen
 
     return swapping
+
+
+def test_a_missing_file_is_not_to_be_indexed_again(copied_clip):
+    file, client, video_id = copied_clip
+    file.rename(file.with_suffix(".away"))
+    problem = client.get(f"/api/videos/{video_id}").json()["problem"]
+    require_named(problem, file.name, "drive")
+    assert "index" not in problem
+    file.with_suffix(".away").rename(file)
+    assert client.get(f"/api/videos/{video_id}").json()["problem"] is None
 
 
 @pytest.mark.parametrize("what", ["other content", "folder", "pipe", "gone", "forbidden link"])

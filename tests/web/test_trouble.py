@@ -139,7 +139,7 @@ def test_a_missing_file_is_reported_and_played_once_it_is_back(visit, world, sho
     away = file.rename(world / "away.webm")
     try:
         page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
-        page.locator(".screen").get_by_text("cannot be opened").wait_for()
+        page.locator(".screen").get_by_text("connect its drive").wait_for()
         until(page, "document.querySelector('.screen img').naturalWidth > 0")
         until(page, "[...document.querySelectorAll('.strip img')].every(image => image.naturalWidth > 0)")
         shot(page, "gone")

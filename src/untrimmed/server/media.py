@@ -143,10 +143,12 @@ def open_media(record: VideoRecord) -> tuple[MediaFile, io.FileIO]:
         # Opening the file also checks permissions. O_NONBLOCK prevents waiting if the file is a pipe.
         descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
         status = os.fstat(descriptor)
+    except (FileNotFoundError, NotADirectoryError):
+        raise PublicError(404, f"{path.name!r} is missing; connect its drive, or restore the file") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise PublicError(
-            404, f"{path.name!r} cannot be opened ({reason}); restore the file, or index it again"
+            404, f"{path.name!r} cannot be opened ({reason}); check its permissions and its drive"
         ) from None
     if stat.S_ISDIR(status.st_mode):
         os.close(descriptor)
