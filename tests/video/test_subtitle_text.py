@@ -63,7 +63,13 @@ def test_encodings_are_detected(cues, encoding):
 
 @pytest.mark.parametrize(
     ("cues", "encoding", "language"),
-    [(RUSSIAN[:1], "cp1251", "ru"), (POLISH[:1], "cp1250", "pol"), (GREEK[:1], "cp1253", "el")],
+    [
+        *((RUSSIAN[:1], encoding, "ru") for encoding in ("cp1251", "koi8_r", "cp866")),
+        *((POLISH[:1], encoding, "pol") for encoding in ("cp1250", "iso8859_2")),
+        (GREEK[:1], "cp1253", "el"),
+        (CHINESE[:1], "gb18030", "zh"),
+        ([(100, 900, "我們削減了預算，今天天氣很好。")], "big5", "zh"),
+    ],
 )
 def test_the_language_in_a_name_helps_with_short_files(cues, encoding, language):
     assert read(srt(cues).encode(encoding), language=language)[0] == cues
@@ -234,9 +240,11 @@ def test_a_file_that_is_not_text_is_refused(content):
         read(content)
 
 
-def test_a_damaged_byte_is_replaced_and_reported():
+@pytest.mark.parametrize("language", ["", "ru", "fr"])
+def test_a_damaged_byte_is_replaced_and_reported(language):
     content = srt(RUSSIAN).encode()
-    cues, faults = read(content[:60] + b"\xff" + content[60:])
+    cues, faults = read(content[:60] + b"\xff" + content[60:], language=language)
+    assert cues[1:] == RUSSIAN[1:]
     assert [cue[:2] for cue in cues] == [cue[:2] for cue in RUSSIAN]
     assert faults.is_encoding_uncertain
 
@@ -282,3 +290,8 @@ def test_plain_text_is_on_one_line(text):
 def test_cues_are_named_tuples():
     (cue,) = read_cues(io.BytesIO(srt([(0, 999, "a")]).encode()), ".srt", "", Faults())
     assert cue == Cue(0, 999, "a")
+
+
+def test_a_line_of_spaces_does_not_end_a_cue():
+    content = "WEBVTT\n\n00:00:00.160 --> 00:00:02.470\n \nhello<00:00:00.500><c> and</c>\n\n"
+    assert read(content.encode(), ".vtt")[0] == [(160, 2470, "hello and")]

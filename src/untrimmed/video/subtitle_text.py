@@ -29,22 +29,21 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-# Legacy encodings of subtitles, by the language in the file name. Detection tries them first.
+# Legacy encodings of subtitles, by the language in the file name. If there is a language, only these are tried.
 _ENCODINGS = {
-    ("ru", "uk", "bg", "be", "mk"): ("cp1251", "koi8_r"),
-    ("pl", "cs", "sk", "hu", "hr", "sl", "ro"): ("cp1250", "iso8859_2"),
-    ("el",): ("cp1253", "iso8859_7"),
-    ("tr",): ("cp1254",),
-    ("he",): ("cp1255",),
-    ("ar", "fa"): ("cp1256",),
-    ("lt", "lv", "et"): ("cp1257",),
+    ("ru", "uk", "bg", "be", "mk"): ("cp1251", "koi8_r", "cp866", "iso8859_5"),
+    ("pl", "cs", "sk", "hu", "hr", "sl", "ro"): ("cp1250", "iso8859_2", "cp852"),
+    ("el",): ("cp1253", "iso8859_7", "cp737"),
+    ("tr",): ("cp1254", "cp857"),
+    ("he",): ("cp1255", "cp862"),
+    ("ar", "fa"): ("cp1256", "iso8859_6"),
+    ("lt", "lv", "et"): ("cp1257", "iso8859_13"),
     ("vi",): ("cp1258",),
     ("th",): ("cp874",),
-    ("zh", "chs"): ("gb18030", "big5"),
-    ("cht", "zh-tw", "zh-hk"): ("big5", "gb18030"),
+    ("zh", "chs", "cht", "zh-tw", "zh-hk"): ("gb18030", "big5"),
     ("ja",): ("cp932", "euc_jp"),
     ("ko",): ("cp949",),
-    ("en", "de", "fr", "es", "it", "pt", "nl", "sv", "da", "no", "fi"): ("cp1252",),
+    ("en", "de", "fr", "es", "it", "pt", "nl", "sv", "da", "no", "fi"): ("cp1252", "cp850"),
 }
 # A guess of the encoding is certain if the file has at least `_MIN_BYTES` bytes that are not ASCII, and if chardet's
 # confidence reaches `_MIN_CONFIDENCE`. Right guesses often have a confidence below 0.1.
@@ -144,33 +143,37 @@ def detect_encoding(file: BinaryIO, language: str = "") -> tuple[str, bool]:
     text = sample.translate(None, bytes(range(32)) + bytes(range(48, 58)))
     if text.count(b"\x7f") + sum(sample.count(bytes([code])) for code in (1, 2, 3, 4, 5, 6, 7, 8)) > len(sample) // 50:
         raise EncodingUnknownError
-    named = next((encodings for names, encodings in _ENCODINGS.items() if language.lower() in names), ())
-    for encoding in named:
-        try:
-            sample.rpartition(b"\n")[0].decode(encoding)
-        except UnicodeDecodeError:
-            continue
-        return encoding, True
     num_bytes = sum(byte > 127 for byte in sample)
     if _is_almost_utf8(sample):
         return "utf-8", False
-    if japanese := _japanese(sample):
-        return japanese, num_bytes >= _MIN_BYTES
     from chardet import EncodingEra, detect  # only few files need it
 
+    if named := next((encodings for names, encodings in _ENCODINGS.items() if language.lower() in names), ()):
+        named_guess = detect(sample, include_encodings=named)["encoding"]
+        if named_guess is not None and _can_decode(sample, named_guess):
+            return named_guess, True
+    if japanese := _japanese(sample):
+        return japanese, num_bytes >= _MIN_BYTES
     eras = EncodingEra.MODERN_WEB | EncodingEra.LEGACY_ISO | EncodingEra.DOS
     guess = detect(sample, encoding_era=eras, exclude_encodings=["iso8859_16"])
     is_certain = num_bytes >= _MIN_BYTES and guess["confidence"] >= _MIN_CONFIDENCE
     return guess["encoding"] or "cp1252", is_certain
 
 
+def _can_decode(sample: bytes, encoding: str) -> bool:
+    try:
+        sample.rpartition(b"\n")[0].decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _japanese(sample: bytes) -> str | None:
     """Return the Japanese encoding of a text with kana, or None. The same bytes may also be unusual Korean."""
     for encoding in ("cp932", "euc_jp"):
-        try:
-            text = sample.rpartition(b"\n")[0].decode(encoding)
-        except UnicodeDecodeError:
+        if not _can_decode(sample, encoding):
             continue
+        text = sample.rpartition(b"\n")[0].decode(encoding)
         characters = [character for character in text if ord(character) > 127]
         if sum("\u3041" <= character <= "\u30ff" for character in characters) * 5 > len(characters):
             return encoding
@@ -221,7 +224,7 @@ def _timed_cues(lines: Iterable[str], faults: Faults, *, is_vtt: bool) -> Iterat
             text = []
             span = _span(match[1], match[2])
             faults.broken += span is None
-        elif is_vtt and not line.strip():
+        elif is_vtt and not line:  # captions of YouTube contain lines of one space
             yield from cue()
             span = None
             text = []
