@@ -27,7 +27,7 @@ export interface NamedFolder { folder_id: string; name: string; path: string }
 export interface PlaceJson { video_id: string; start_s: number; end_s?: number | null }
 export interface RelevanceCurve { times_s: number[]; relevance: number[] }
 export interface RemovedVideos { num_removed: number }
-export interface SearchAnswer { warnings: string[]; partial: boolean; hits: HitJson[]; took_s: number; words?: WordWeight[] | null }
+export interface SearchAnswer { warnings: string[]; partial: boolean; filters_exclude_all?: boolean; hits: HitJson[]; took_s: number; words?: WordWeight[] | null }
 export interface SearchLine { hit?: HitJson | null; answer?: SearchAnswer | null; problem?: string | null }
 export interface SearchRequest { text?: string; then?: string; within_s?: number; without?: string[]; without_in?: 'shot' | 'video'; said?: string; written?: string; modes?: ('seen' | 'said' | 'written')[]; like?: PlaceJson[]; unlike?: PlaceJson[]; weights?: WeightsJson; filters?: FiltersJson; group_by?: 'video' | 'moment'; fold?: number | null; limit?: number; moments?: number | 'all'; min_moment_s?: number; edges?: 'sampled' | 'exact'; min_score?: number | null; min_confidence?: number | null; curve_points?: number }
 export interface Span { start_s: number; end_s: number }

@@ -534,7 +534,8 @@ class Library:
 
         callback = None if on_hit is None else lambda hit: on_hit(exact(hit))
         hits = answer(query, view, encoder, cutoff, within=within, on_hit=callback)
-        return Hits(map(exact, hits), hits.warnings, partial=hits.partial, words=hits.words)
+        hits[:] = map(exact, hits)
+        return hits
 
     @cached_property
     def _exact_edges(self) -> ExactEdges:

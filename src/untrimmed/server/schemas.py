@@ -249,6 +249,7 @@ class SearchAnswer(BaseModel):
         description="One line each: unknown words, words beyond the encoder's limit, an ambiguous sentence."
     )
     partial: bool = Field(description="Whether videos are missing because a shard of the library did not respond.")
+    filters_exclude_all: bool = Field(default=False, description="Whether no video of the library meets the filters.")
     hits: list[HitJson]
     took_s: float = Field(description="Duration of the search.")
     words: list[WordWeight] | None = Field(

@@ -128,9 +128,9 @@ def answer(
     encoded = _EncodedQuery.of(query, view, encoder)
     warnings = [*encoded.warnings, *(passages.warnings if passages is not None else ())]
     if among is not None and not among:
-        warnings.append(f"no video of the library meets: {query.filters}")
+        return Hits([], [*warnings, f"no video of the library meets: {query.filters}"], filters_exclude_all=True)
     is_seen = encoded.is_searchable and query.is_seen
-    if not (is_seen or passages is not None) or among == frozenset():
+    if not (is_seen or passages is not None):
         return Hits([], warnings)
     weighted = _WeightedQuery.of(view, encoded) if is_seen else None
     confidence = _confidence(view, weighted) if weighted else None

@@ -77,7 +77,7 @@ class Hits(list[Hit]):
     """Hits, best first, and warnings, for example about unknown words.
 
     `words` contains the weights of the words if a trained model weights them. If `partial` is true, hits may be missing
-    because a shard did not answer.
+    because a shard did not answer. If `filters_exclude_all` is true, no video of the library meets the filters.
     """
 
     def __init__(
@@ -87,15 +87,21 @@ class Hits(list[Hit]):
         *,
         partial: bool = False,
         words: Sequence[WeighedWord] = (),
+        filters_exclude_all: bool = False,
     ):
         super().__init__(hits)
         self.warnings = tuple(warnings)
         self.partial = partial
         self.words = tuple(words)
+        self.filters_exclude_all = filters_exclude_all
 
     def to_json(self) -> dict[str, Any]:
         """Return the hits and warnings as a JSON object (docs/json.md)."""
-        data = {"warnings": list(self.warnings), "partial": self.partial}
+        data = {
+            "warnings": list(self.warnings),
+            "partial": self.partial,
+            "filters_exclude_all": self.filters_exclude_all,
+        }
         words = {"words": list(map(asdict, self.words))} if self.words else {}
         return {**data, "hits": [hit.to_json(rank) for rank, hit in enumerate(self, start=1)], **words}
 
@@ -103,7 +109,13 @@ class Hits(list[Hit]):
     def from_json(cls, data: dict[str, Any]) -> Hits:
         """Return the hits in a result of `to_json`. Raises AttributeError, KeyError or TypeError for other data."""
         words = [WeighedWord(**word) for word in data.get("words") or ()]
-        return cls(map(Hit.from_json, data["hits"]), data["warnings"], partial=data["partial"], words=words)
+        return cls(
+            map(Hit.from_json, data["hits"]),
+            data["warnings"],
+            partial=data["partial"],
+            words=words,
+            filters_exclude_all=data.get("filters_exclude_all", False),  # older services do not send it
+        )
 
 
 def sentence_warnings(query: TextFeatures, encoder: str) -> tuple[str, ...]:
