@@ -239,6 +239,34 @@ def test_the_picture_fills_the_screen_and_the_controls_are_at_its_bottom(visit, 
     until(page, "!document.fullscreenElement && document.querySelector('video').clientHeight < innerHeight / 2")
 
 
+@pytest.mark.parametrize("size", [(390, 844), (844, 390)], ids=["portrait", "landscape"])
+def test_in_full_screen_on_a_phone_a_tap_shows_the_controls(visit, shot, size):
+    width, height = size
+    page = open_sea(visit, width=width, height=height, has_touch=True, is_mobile=True)
+    if width < height:
+        page.get_by_role("button", name="Larger player").tap()
+    page.get_by_role("button", name="Full screen").tap()
+    until(page, "document.fullscreenElement !== null")
+    until(page, f"{STATUS} === 'Playing'")
+    page.touchscreen.tap(width / 2, height / 3)
+    until(page, f"{STATUS} === 'Paused'")
+    page.touchscreen.tap(width / 2, height / 3)
+    until(page, f"{STATUS} === 'Playing' && getComputedStyle(document.querySelector('.side')).opacity === '0'")
+    for name in ("Close", "Leave full screen"):
+        box = page.get_by_role("button", name=name).bounding_box()
+        page.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        until(page, f"{STATUS} === 'Paused'")
+        assert page.evaluate("document.fullscreenElement !== null"), "the tap reached no hidden button"
+        shot(page, f"full_screen_phone_{width}")
+        page.touchscreen.tap(width / 2, height / 3)
+        until(page, f"{STATUS} === 'Playing'")
+    page.touchscreen.tap(width / 2, height / 3)
+    until(page, f"{STATUS} === 'Paused'")
+    page.get_by_role("button", name="Leave full screen").tap()
+    until(page, "document.fullscreenElement === null")
+    page.get_by_role("button", name="Full screen", exact=True).wait_for()
+
+
 def test_i_and_o_trim_to_the_frame_on_screen(visit):
     page = open_sea(visit)
     page.keyboard.press("k")
