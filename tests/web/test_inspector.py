@@ -243,8 +243,7 @@ def test_the_picture_fills_the_screen_and_the_controls_are_at_its_bottom(visit, 
 def test_in_full_screen_on_a_phone_a_tap_shows_the_controls(visit, shot, size):
     width, height = size
     page = open_sea(visit, width=width, height=height, has_touch=True, is_mobile=True)
-    if width < height:
-        page.get_by_role("button", name="Larger player").tap()
+    page.get_by_role("button", name="Larger player").tap()
     page.get_by_role("button", name="Full screen").tap()
     until(page, "document.fullscreenElement !== null")
     until(page, f"{STATUS} === 'Playing'")
