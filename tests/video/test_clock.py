@@ -161,6 +161,19 @@ def test_decoded_frames_are_freed_without_garbage_collection(tmp_path):
     assert alive <= 3, "each decoded frame keeps its pixels"
 
 
+def test_the_frames_of_earlier_files_are_freed_without_automatic_garbage_collection(tmp_path):
+    path = write_clip(tmp_path / "turned.mp4", constant_stamps(5), rotation=90)
+    gc.disable()
+    try:
+        for _ in range(10):
+            with open_video(str(path), max_pixels=10**6, error_log=str) as video:
+                assert video.orientation(next(video.container.decode(video.stream))).transpose
+        alive = sum(type(item) is VideoFrame for item in gc.get_objects())
+    finally:
+        gc.enable()
+    assert alive <= 3, "a child process that is used again would fill up"
+
+
 @pytest.mark.parametrize(("fps", "expected"), [(0.0, "0.0"), (-2.0, "-2.0"), (float("nan"), "nan"), (1e6, "1000000.0")])
 def test_sampling_refuses_invalid_rates(fps, expected):
     with pytest.raises(ConfigError, match=f"fps is {expected}"):

@@ -7,6 +7,7 @@ reference movies and subtitle links in the file have no effect. Demuxers that op
 from __future__ import annotations
 
 import errno
+import gc
 import itertools
 import os
 import re
@@ -222,6 +223,7 @@ def open_video(
             yield OpenVideo(container, stream)
     finally:
         os.close(descriptor)
+        gc.collect()  # frees frames whose side data were read, see `OpenVideo.orientation`
 
 
 def memory_problem(verb: str) -> MediaProblemError:

@@ -6,6 +6,7 @@ this process exits too, because stdin ends or an answer cannot be written.
 """
 
 import contextlib
+import gc
 import itertools
 import json
 import math
@@ -597,6 +598,7 @@ def main() -> None:
     # FFmpeg must write to stderr directly, because its threads would deadlock in a Python callback.
     av.logging.restore_default_callback()
     av.logging.set_libav_level(av.logging.ERROR)
+    gc.freeze()  # so that `gc.collect` does not scan the imported modules
     try:
         Worker(limits).serve()
     except BrokenPipeError:
