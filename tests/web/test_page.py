@@ -412,7 +412,7 @@ def test_a_phone_held_sideways_shows_results_the_picture_and_its_buttons(visit, 
     boxes = [one.bounding_box() for one in (page.locator("video"), *buttons)]
     assert [box["y"] >= 0 and box["y"] + box["height"] <= 390 for box in boxes] == [True] * 4
     assert page.locator("video").bounding_box()["height"] > 200
-    assert page.locator("main").bounding_box()["height"] > 200
+    assert page.locator("main").bounding_box()["height"] > 100  # a bin may take the rest
     assert page.evaluate("document.documentElement.scrollWidth") <= 844
     shot(page, "phone_sideways")
 
