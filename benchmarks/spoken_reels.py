@@ -419,14 +419,20 @@ class Names(PassageSource):
 
 
 def say_names(folder: Path, scripts: list[Script]) -> None:
-    """Write the spoken names of pictures and their times for each reel. Another picture is shown at these times."""
+    """Write the spoken names of pictures and their times for each reel.
+
+    Each name is said in a different shot, which shows another picture. If there are too few shots, the last names are
+    not said.
+    """
     shots = [(script.reel, *shot) for script in scripts for shot in script.shots]
-    order = np.random.default_rng(SEED).permutation(len(shots))
+    unused = [shots[index] for index in np.random.default_rng(SEED).permutation(len(shots))]
     names: dict[str, list[tuple[str, float, float]]] = {script.reel: [] for script in scripts}
-    for name, index in zip(QUERIES, order, strict=False):
-        reel, picture, start_s, end_s = shots[index]
-        if picture == name:
-            reel, _, start_s, end_s = shots[order[-1]]
+    for name in QUERIES:
+        shot = next((shot for shot in unused if shot[1] != name), None)
+        if shot is None:
+            continue
+        unused.remove(shot)
+        reel, _, start_s, end_s = shot
         names[reel].append((name, start_s + 0.6, end_s - 0.6))
     for reel, said in names.items():
         (folder / f"{reel}{SUFFIX_OF_NAMES}").write_text(json.dumps(said), encoding="utf-8")

@@ -1,5 +1,6 @@
 """The made reels of `benchmarks/said_written.py` have one correct shot for each query about words."""
 
+import json
 from collections import Counter
 from types import SimpleNamespace
 
@@ -38,6 +39,19 @@ def test_each_sentence_is_in_one_shot_and_those_of_mixed_queries_in_two():
     assert all(len(names) == 2 for names in pictures.values()), "the picture decides"
     assert sum(bool(s.said) and s.picture not in QUERIES for s in scenes) == made.NUM_SAID
     assert sum(bool(s.written) and s.picture not in QUERIES for s in scenes) == made.NUM_WRITTEN
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_each_name_is_said_in_its_own_shot_of_another_picture(tmp_path, seed):
+    pictures = np.random.default_rng(seed).permutation([*QUERIES, "leaves", "street"])
+    shots = [(picture, 3.0 * number, 3.0 * number + 3) for number, picture in enumerate(pictures)]
+    made.say_names(tmp_path, [made.Script("a", shots=shots[:9]), made.Script("b", shots=shots[9:])])
+    files = [tmp_path / f"{reel}{made.SUFFIX_OF_NAMES}" for reel in "ab"]
+    said = [entry for file in files for entry in json.loads(file.read_text())]
+    places = {name: int(start_s // 3) for name, start_s, _ in said}
+    assert places.keys() == set(QUERIES)
+    assert len(set(places.values())) == len(QUERIES)
+    assert all(pictures[place] != name for name, place in places.items())
 
 
 def test_a_hit_is_correct_if_its_middle_is_in_the_shot():
