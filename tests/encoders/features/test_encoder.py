@@ -19,7 +19,8 @@ def name_of(networks, *kinds):
 
 @pytest.fixture(scope="module")
 def tvr(networks):
-    return load_encoder(name_of(networks, "resnet152", "i3d", "roberta"), device="cpu").encoder
+    name = name_of(networks, "resnet152", "i3d", "roberta")
+    return load_encoder(name, device="cpu", precision="float32").encoder  # on processors with AMX, "auto" is bfloat16
 
 
 @pytest.fixture(scope="module")
