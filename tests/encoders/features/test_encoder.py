@@ -19,8 +19,7 @@ def name_of(networks, *kinds):
 
 @pytest.fixture(scope="module")
 def tvr(networks):
-    name = name_of(networks, "resnet152", "i3d", "roberta")
-    return load_encoder(name, device="cpu", precision="float32").encoder  # on processors with AMX, "auto" is bfloat16
+    return load_encoder(name_of(networks, "resnet152", "i3d", "roberta"), device="cpu").encoder
 
 
 @pytest.fixture(scope="module")
@@ -126,21 +125,23 @@ def test_weights_of_clip_are_hashed_once(clip_folder, monkeypatch):
     assert len(hashed) == 1
 
 
-def test_words_are_the_hidden_states_before_the_last_layer(tvr, networks):
+def test_words_are_the_hidden_states_before_the_last_layer(networks):
     import torch
     from transformers import AutoModel, AutoTokenizer
 
+    name = name_of(networks, "resnet152", "roberta")
+    encoder = load_encoder(name, device="cpu", precision="float32").encoder  # "auto" is bfloat16 on processors with AMX
     model = AutoModel.from_pretrained(networks["roberta"]).eval()
     tokenizer = AutoTokenizer.from_pretrained(networks["roberta"])
     sentence = "three people sit in a kitchen"
     with torch.inference_mode():
         states = model(**tokenizer(sentence, return_tensors="pt"), output_hidden_states=True).hidden_states
-    short, text = tvr.encode_texts(["a dog", sentence])
+    short, text = encoder.encode_texts(["a dog", sentence])
     assert text.words.shape == (len(text.tokens), WORD_DIM)
     assert np.allclose(text.words, states[-2][0, :-1].numpy(), atol=1e-5)  # the last token is </s>; there is no <s>
-    assert np.allclose(short.words, tvr.encode_texts(["a dog"])[0].words, atol=1e-5)
+    assert np.allclose(short.words, encoder.encode_texts(["a dog"])[0].words, atol=1e-5)
     with refused(ConfigError, "1", "empty"):
-        tvr.encode_texts([" "])
+        encoder.encode_texts([" "])
 
 
 def test_a_single_picture_is_a_clip_without_motion(tvr):
