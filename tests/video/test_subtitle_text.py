@@ -66,6 +66,7 @@ def test_encodings_are_detected(cues, encoding):
     [
         *((RUSSIAN[:1], encoding, "ru") for encoding in ("cp1251", "koi8_r", "cp866")),
         *((POLISH[:1], encoding, "pol") for encoding in ("cp1250", "iso8859_2")),
+        *((JAPANESE[:1], encoding, "ja") for encoding in ("cp932", "euc_jp")),
         (GREEK[:1], "cp1253", "el"),
         (CHINESE[:1], "gb18030", "zh"),
         ([(100, 900, "我們削減了預算，今天天氣很好。")], "big5", "zh"),

@@ -29,7 +29,7 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-# Legacy encodings of subtitles, by the language in the file name. If there is a language, only these are tried.
+# Legacy encodings of subtitles, by the language in the file name. If there is a language, these are tried first.
 _ENCODINGS = {
     ("ru", "uk", "bg", "be", "mk"): ("cp1251", "koi8_r", "cp866", "iso8859_5"),
     ("pl", "cs", "sk", "hu", "hr", "sl", "ro"): ("cp1250", "iso8859_2", "cp852"),
@@ -41,7 +41,7 @@ _ENCODINGS = {
     ("vi",): ("cp1258",),
     ("th",): ("cp874",),
     ("zh", "chs", "cht", "zh-tw", "zh-hk"): ("gb18030", "big5"),
-    ("ja",): ("cp932", "euc_jp"),
+    ("ja",): ("cp932", "euc-jp"),
     ("ko",): ("cp949",),
     ("en", "de", "fr", "es", "it", "pt", "nl", "sv", "da", "no", "fi"): ("cp1252", "cp850"),
 }
