@@ -17,6 +17,7 @@ from tests.toy import write_clip
 from untrimmed.server import browsing
 from untrimmed.server.access import Access
 from untrimmed.server.app import create_app
+from untrimmed.server.stored_folders import CHOSEN, write_folders
 
 
 @pytest.fixture
@@ -242,8 +243,8 @@ def test_a_chosen_folder_is_still_listed_after_a_restart_until_it_is_removed(cli
     wait(client, client.post("/api/jobs", json={"folder_ids": [films]}).json()["job_id"], "done")
     access = Access()
 
-    def restarted():
-        app = create_app(untrimmed.open(tmp_path / "library"), access=access)
+    def restarted(root=home):
+        app = create_app(untrimmed.open(tmp_path / "library"), access=access, roots=(root,))
         headers = {"authorization": f"Bearer {access.own_token}"}
         return TestClient(app, base_url="http://localhost:8765", headers=headers)
 
@@ -253,6 +254,15 @@ def test_a_chosen_folder_is_still_listed_after_a_restart_until_it_is_removed(cli
         assert second.delete(f"/api/folders/{films}").json() == {"num_removed": 2}
     with restarted() as third:
         assert third.get("/api/folders").json() == []
+
+
+def test_a_chosen_folder_is_not_listed_if_it_may_no_longer_be_chosen(client, home, tmp_path):
+    (home / "Films" / "old" / "empty").mkdir()
+    write_folders(tmp_path / "library", CHOSEN, [home / "Films" / "old" / "empty"])
+    for root, is_listed in ((home, True), (tmp_path / "other", False)):
+        app = create_app(untrimmed.open(tmp_path / "library"), roots=(root,))
+        with TestClient(app, base_url="http://localhost:8765") as restarted:
+            assert bool(restarted.get("/api/folders").json()) == is_listed
 
 
 def test_a_folder_is_not_removed_while_videos_are_indexed(client, monkeypatch):

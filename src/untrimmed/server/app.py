@@ -1,5 +1,6 @@
 """Create the service of a library: routes, access control and the page."""
 
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -67,8 +68,8 @@ def create_app(
 
     Args:
         access: Accepted hosts and tokens; by default, only this machine has access.
-        folders: Folders that may be indexed from the page, in addition to the folders with indexed videos and to those
-            that users chose on the page.
+        folders: Folders that may be indexed from the page, in addition to the folders with indexed videos. Folders that
+            users chose on the page earlier are added if they may still be chosen.
         watch: Folders to index whenever they change, in addition to the watched folders that users chose on the page.
         roots: Users with the token may choose any folder in these folders, in `folders` and in `watch`.
         pace: Intervals at which watched folders are checked.
@@ -77,9 +78,11 @@ def create_app(
         proxy_bytes: Maximum total size of the cached proxies.
     """
     watch = (*watch, *read_folders(library.folder, WATCHED))
+    allowed = (*(Path(os.path.realpath(root)) for root in roots), *folders, *watch)
+    chosen = [path for path in read_folders(library.folder, CHOSEN) if any(map(path.is_relative_to, allowed))]
     service = Service(
         library,
-        (*folders, *watch, *read_folders(library.folder, CHOSEN)),
+        (*folders, *watch, *chosen),
         (*roots, *folders, *watch),
         pace=pace,
         on_job=on_job,
