@@ -399,8 +399,8 @@ class Library:
             moments: Maximum number of moments per video, best first; or "all" for all relevant moments, in time order.
             min_moment_s: Shortest moment, in seconds.
             edges: "exact" moves each edge of a moment to a shot change within half a second, if there is one. For this,
-                a second of video is decoded around each edge. A moment with a passage is only extended. By default,
-                edges are half way between sampled frames.
+                a second of video is decoded around each edge. The edges of a moment with a passage only move outwards.
+                By default, edges are half way between sampled frames.
             min_score: Hide hits with a lower score. The scale depends on the encoder.
             min_confidence: Hide hits with a lower confidence, from 0 to 1; there may be no hits left. Only for encoders
                 with a measured confidence (docs/quality.md).
@@ -433,8 +433,8 @@ class Library:
     def exact(self, hit: Hit, *, min_moment_s: float = 1.0) -> Hit:
         """Return the hit with each edge of its moments moved to a shot change within half a second, if there is one.
 
-        A moment with a passage is only extended. If the video cannot be read, the edges are unchanged. Results are
-        cached.
+        The edges of a moment with a passage only move outwards. If the video cannot be read, the edges are unchanged.
+        Results are cached.
         """
         return self._exact_edges.hit(hit, min_s=min_moment_s)
 

@@ -157,8 +157,9 @@ class OpenVideo:
     def orientation(self, frame: VideoFrame) -> Orientation:
         """Return the orientation of a decoded frame.
 
-        A display matrix is read once per rotation: if the side data of a frame are read, PyAV frees the frame only when
-        Python collects garbage, and a hundred frames of a 4K video need 3 GB.
+        The display matrix is read only once per rotation, so all frames with the same rotation are mirrored alike. If
+        the side data of a frame are read, PyAV frees the frame only when Python collects garbage, and a hundred frames
+        of a 4K video need 3 GB.
         """
         if frame.rotation not in self._orientations:
             self._orientations[frame.rotation] = Orientation.of(frame)

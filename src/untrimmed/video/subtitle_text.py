@@ -116,7 +116,7 @@ def _lines(reader: codecs.StreamReader) -> Iterator[str]:
 def detect_encoding(file: BinaryIO, language: str = "") -> tuple[str, bool]:
     """Return the encoding of a text file, and whether it is certain.
 
-    It is uncertain if some bytes are invalid, or if the guess is not reliable.
+    It is uncertain if some bytes are invalid UTF-8, or if it is guessed from little evidence and without a known language.
 
     Raises: EncodingUnknownError if the file is not text.
     """
@@ -150,7 +150,7 @@ def detect_encoding(file: BinaryIO, language: str = "") -> tuple[str, bool]:
 
     if named := next((encodings for names, encodings in _ENCODINGS.items() if language.lower() in names), ()):
         named_guess = detect(sample, include_encodings=named)["encoding"]
-        if named_guess is not None and _can_decode(sample, named_guess):
+        if named_guess is not None and _decoded(sample, named_guess) is not None:
             return named_guess, True
     if japanese := _japanese(sample):
         return japanese, num_bytes >= _MIN_BYTES
@@ -160,20 +160,19 @@ def detect_encoding(file: BinaryIO, language: str = "") -> tuple[str, bool]:
     return guess["encoding"] or "cp1252", is_certain
 
 
-def _can_decode(sample: bytes, encoding: str) -> bool:
+def _decoded(sample: bytes, encoding: str) -> str | None:
+    """Return the complete lines of a sample as text, or None if their bytes are not valid in this encoding."""
     try:
-        sample.rpartition(b"\n")[0].decode(encoding)
+        return sample.rpartition(b"\n")[0].decode(encoding)
     except UnicodeDecodeError:
-        return False
-    return True
+        return None
 
 
 def _japanese(sample: bytes) -> str | None:
     """Return the Japanese encoding of a text with kana, or None. The same bytes may also be unusual Korean."""
     for encoding in ("cp932", "euc_jp"):
-        if not _can_decode(sample, encoding):
+        if (text := _decoded(sample, encoding)) is None:
             continue
-        text = sample.rpartition(b"\n")[0].decode(encoding)
         characters = [character for character in text if ord(character) > 127]
         if sum("\u3041" <= character <= "\u30ff" for character in characters) * 5 > len(characters):
             return encoding
