@@ -116,7 +116,7 @@ def _lines(reader: codecs.StreamReader) -> Iterator[str]:
 def detect_encoding(file: BinaryIO, language: str = "") -> tuple[str, bool]:
     """Return the encoding of a text file, and whether it is certain.
 
-    It is uncertain if some bytes are invalid UTF-8, or if it is guessed from little evidence and without a known language.
+    It is uncertain if some bytes are invalid, or if it is guessed from little evidence without a known language.
 
     Raises: EncodingUnknownError if the file is not text.
     """
