@@ -216,6 +216,44 @@ def test_parts_keep_their_passages_in_a_merge(encoder, folder, tmp_path):
     assert merged.index(folder).passages == {}, "a merged reading is not repeated"
 
 
+def test_a_merge_takes_new_text_of_videos_that_both_libraries_know(encoder, lib, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "_SOURCES", dict(sources._SOURCES))
+
+    @register_source("lyrics")
+    @dataclass(frozen=True)
+    class Lyrics(PassageSource):
+        mode = "said"
+        identity = "lyrics-1"
+
+        def read(self, media, report):
+            if media.path.name == "sun.mp4":
+                yield Passage("La la la.", 0.0, 1.0, source=self.name)
+
+    (folder / "sea.en.srt").write_text(SRT.replace("today", "tomorrow"))
+    other = untrimmed.open(tmp_path / "other")
+    other.index(folder, sources={"lyrics": {}})
+    expected = ["We made budget cuts tomorrow.", "La la la."]
+    lib.merge([other.folder])
+    assert texts(lib) == expected
+    other.merge([lib.folder])
+    untrimmed.open(tmp_path / "third").merge([other.folder, lib.folder])
+    assert texts(other) == texts(untrimmed.open(tmp_path / "third")) == expected, "the latest reading wins"
+    assert lib.repair().texts == ()
+
+
+def test_text_stays_with_a_file_that_a_merge_finds_at_a_new_path(encoder, folder, tmp_path):
+    old = untrimmed.open(tmp_path / "old")
+    old.index(folder)
+    (folder / "sea.mp4").rename(folder / "ocean.mp4")
+    (folder / "sea.en.srt").rename(folder / "ocean.en.srt")
+    new = untrimmed.open(tmp_path / "new")
+    new.index(folder)
+    new.merge([old.folder])
+    assert texts(new) == ["We made budget cuts today."]
+    assert new.search("budget cuts", limit=1)[0].video.name == "ocean.mp4"
+    assert new.repair().texts == ()
+
+
 def test_a_library_without_the_table_opens_and_searches(lib, folder, tmp_path):
     shutil.rmtree(lib.folder / PASSAGES)
     (lib.folder / READINGS_COPY).unlink()

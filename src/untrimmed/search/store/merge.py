@@ -118,6 +118,9 @@ def merge(out: Path, folders: Sequence[Path], *, progress: Callable[[int, int], 
     longer at one path, and was later indexed at another), its two rows become one. The result is the same as if all
     files had been indexed into one library.
 
+    The text of a video (subtitles, speech, text in the picture) comes from all libraries that know its content. If
+    several of them have read it with the same source, the latest reading is kept.
+
     Raises:
         ConfigError: There is nothing to merge, or a library is merged into itself.
         IndexMismatchError: The libraries have different encoders or models.
@@ -147,7 +150,7 @@ def merge(out: Path, folders: Sequence[Path], *, progress: Callable[[int, int], 
         copied = _copy_rows(target, rows, libraries, progress)
         for library in parts:
             _copy_bins(target, library, rows)
-        _copy_passages(target, rows, libraries)
+        _copy_passages(target, rows, list(zip(libraries, records, strict=True)))
         if settings != old_settings:
             target.write_settings(settings)
     return MergeReport(len(rows), copied, sum(map(len, records)) - len(rows))
@@ -240,41 +243,53 @@ def _copy_rows(
     return copied
 
 
+def _merged_record(rows: Iterable[_MergedRow]) -> Callable[[VideoRecord], VideoRecord | None]:
+    """Return a function that maps a video of a library to the merged video at its path, or to its moved copy."""
+    by_path = {row.record.path: row.record for row in rows}
+    by_content = {(record.content_hash, record.sampling): record for record in by_path.values()}
+    return lambda old: by_path.get(old.path) or by_content.get((old.content_hash, old.sampling))
+
+
 def _copy_bins(target: VideoIndex, source: VideoIndex, rows: Sequence[_MergedRow]) -> None:
     """Add the bins of a library to the target. Their moments get the ids of the videos in the merged library."""
     bins = Bins(source.folder).all()
     if not bins:
         return
     old = {record.video_id: record for record in source.scan()}
-    by_path = {row.record.path: row.record.video_id for row in rows}
-    by_content = {row.content: row.record.video_id for row in rows}
+    merged_record = _merged_record(rows)
 
     def moment_of_merged(moment: BinMoment) -> BinMoment:
         record = old.get(moment.video_id)
-        if record is None:
-            return moment
-        moved_id = by_content.get((record.content_hash, record.sampling), moment.video_id)
-        return replace(moment, video_id=by_path.get(record.path, moved_id))
+        merged = None if record is None else merged_record(record)
+        return moment if merged is None else replace(moment, video_id=merged.video_id)
 
     Bins(target.folder).add_copies(bins, moment_of_merged)
 
 
-def _copy_passages(target: VideoIndex, rows: Sequence[_MergedRow], libraries: Sequence[VideoIndex]) -> None:
-    """Copy the readings of the merged videos to the target. Of several readings by one source, the latest is kept."""
+def _copy_passages(
+    target: VideoIndex, rows: Sequence[_MergedRow], libraries: Sequence[tuple[VideoIndex, Sequence[VideoRecord]]]
+) -> None:
+    """Copy the readings of the merged videos to the target. Of several readings by one source, the latest is kept.
+
+    A video that several libraries know gets the readings of all of them. `libraries` are the libraries with the
+    records that they had before the merge.
+    """
     table = PassageTable(target.folder)
     present = {(reading.video_id, reading.source): reading for reading in table.readings()}
-    for number, library in enumerate(libraries):
+    merged_record = _merged_record(rows)
+    for library, records in libraries:
         source = PassageTable(library.folder, follow=False)
-        merged = {row.video_id: row.record for row in rows if row.library == number}
+        old = {record.video_id: record for record in records}
         for reading in source.readings():
-            record = merged.get(reading.video_id)
-            if record is None or record.content_hash != reading.content_hash:
+            record = old.get(reading.video_id)
+            merged = None if record is None else merged_record(record)
+            if merged is None or merged.content_hash != reading.content_hash:
                 continue
-            key = record.video_id, reading.source
+            key = merged.video_id, reading.source
             previous = present.get(key)
-            if previous is None or previous.read_at < reading.read_at:
+            if previous is None or previous.content_hash != reading.content_hash or previous.read_at < reading.read_at:
                 replaces = [] if previous is None else [previous.reading_id]
-                table.copy(source, reading, record.video_id, replaces)
+                table.copy(source, reading, merged.video_id, replaces)
                 present[key] = reading
     table.keep({row.record.video_id for row in rows})
     table.finish()

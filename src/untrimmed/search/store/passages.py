@@ -353,11 +353,14 @@ class PassageTable(LanceTable):
 
     def remove(self, readings: Collection[str]) -> None:
         """Remove readings with their passages, by id."""
+        self._delete("reading", readings)
+
+    def _delete(self, column: str, values: Collection[str]) -> None:
         table = self._open_table()
-        if table is None or not readings:
+        if table is None or not values:
             return
         with self._guarded("written to"):
-            table.delete(f"reading IN ({', '.join(map(_literal, sorted(readings)))})")
+            table.delete(f"{column} IN ({', '.join(map(_literal, sorted(values)))})")
         self._committed()
 
     def keep(self, video_ids: Collection[str]) -> None:
@@ -365,10 +368,11 @@ class PassageTable(LanceTable):
         table = self._open_table()
         if table is None:
             return
-        current = {reading.reading_id for reading in self.readings() if reading.video_id in video_ids}
         with self._guarded("read"):
-            marks = table.to_table(columns=["reading"], filter=f"number = {_MARK}").column("reading").to_pylist()
-        self.remove(set(marks) - current)
+            marks = table.to_table(columns=["reading", "video_id"], filter=f"number = {_MARK}").to_pydict()
+        # by video and not by reading, because a reading that was copied to another video has the same id
+        self._delete("video_id", set(marks["video_id"]).difference(video_ids))
+        self.remove(set(marks["reading"]) - {reading.reading_id for reading in self.readings()})
 
     def compact(self) -> None:
         """Merge small fragments, add their rows to the indices, and remove old versions."""
