@@ -120,6 +120,24 @@ def test_new_and_deleted_folders_are_updated(client, videos, tmp_path):
     wait(client, names={"first.mp4", "stays.mp4"})
 
 
+def test_subtitle_files_beside_a_known_video_are_read_and_forgotten(client, videos):
+    def texts():
+        url = f"/api/videos/{listed(client)['first.mp4']['video_id']}/transcript"
+        return [passage["text"] for passage in client.get(url).json()]
+
+    cue = "1\n00:00:00,000 --> 00:00:01,500\n{}\n"
+    (videos / "first.en.srt").write_text(cue.format("budget"))
+    wait(client, until=lambda: texts() == ["budget"])
+    (videos / "first.en.srt").write_text(cue.format("budget cuts"))
+    wait(client, until=lambda: texts() == ["budget cuts"])
+    (videos / "Subs").mkdir()
+    (videos / "first.en.srt").rename(videos / "Subs" / "first.srt")
+    (videos / "Subs" / "first.srt").write_text(cue.format("in a folder"))
+    wait(client, until=lambda: texts() == ["in a folder"])
+    (videos / "Subs").rename(videos / "other")
+    wait(client, until=lambda: texts() == [])
+
+
 def test_a_failed_file_is_named_and_retried_when_it_changes(client, videos, jobs):
     (videos / "broken.mp4").write_text("no video")
     wait(client, until=lambda: client.get("/api/watches").json()[0]["failed"])

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -120,10 +121,7 @@ def _subtitle_files(folder: Path) -> dict[str, list[Path]]:
     If no video has exactly the name of a file, the case of letters is ignored.
     """
     names = _names(folder)
-    stems: dict[str, set[str]] = {}  # stem without the case of letters -> stems of videos
-    for name in names:
-        if is_video_path(name) or Path(folder, name).is_dir():
-            stems.setdefault(Path(name).stem.casefold(), set()).add(Path(name).stem)
+    stems = _video_stems(folder, names)
     paths = [folder / name for name in names]
     paths += [Path(folder, sub, name) for sub in names if sub.lower() in _FOLDERS for name in _names(folder / sub)]
     files: dict[str, list[Path]] = {}
@@ -132,6 +130,35 @@ def _subtitle_files(folder: Path) -> dict[str, list[Path]]:
             for stem in _stems_of_videos(path.stem, stems):
                 files.setdefault(stem, []).append(path)
     return files
+
+
+def _video_stems(folder: Path, names: Collection[str]) -> dict[str, set[str]]:
+    """Return the stems of the videos with these names, by the stem without the case of letters."""
+    stems: dict[str, set[str]] = {}
+    for name in names:
+        if is_video_path(name) or Path(folder, name).is_dir():
+            stems.setdefault(Path(name).stem.casefold(), set()).add(Path(name).stem)
+    return stems
+
+
+def videos_of(paths: Iterable[Path]) -> set[Path]:
+    """Return the video files to which subtitle files belong. For a folder of subtitles, these are all videos beside it.
+
+    The subtitle files need not exist any more. Other paths are ignored.
+    """
+    names = cache(_names)
+    stems = cache(lambda folder: _video_stems(folder, names(folder)))
+    videos: set[Path] = set()
+    for path in paths:
+        if path.name.lower() in _FOLDERS:
+            videos.update(path.parent / name for name in names(path.parent) if is_video_path(name))
+        if path.suffix.lower() in (*SUFFIXES, *_UNREAD_SUFFIXES):
+            for folder in [path.parent, *([path.parent.parent] if path.parent.name.lower() in _FOLDERS else [])]:
+                found = _stems_of_videos(path.stem, stems(folder))
+                videos.update(
+                    folder / name for name in names(folder) if is_video_path(name) and Path(name).stem in found
+                )
+    return videos
 
 
 def _stems_of_videos(stem: str, stems: Mapping[str, Collection[str]]) -> Collection[str]:

@@ -1,5 +1,7 @@
 """Index new and changed videos in watched folders once they stop changing, and remove deleted videos.
 
+If a subtitle file of a video changes, the text of the video is read again.
+
 The operating system reports changes (package `watchfiles`). Reports can be lost, so folders are also scanned every few
 minutes. Remote file systems do not report changes, so folders there are scanned every few seconds.
 """
@@ -20,6 +22,8 @@ from pathlib import Path
 import watchfiles
 
 from untrimmed.errors import UntrimmedError
+from untrimmed.passages.source import Media
+from untrimmed.passages.subtitles import Subtitles, videos_of
 from untrimmed.search.indexing.video_files import find_videos
 from untrimmed.search.store.listing import is_deleted
 from untrimmed.server import schemas
@@ -58,14 +62,16 @@ class Settling:
 
     def note(self, paths: Iterable[Path], now: float) -> None:
         """Record that these paths have changed."""
+        subtitles = Subtitles()
         for path in paths:
-            self._stamps[path] = stamp(path), now
+            self._stamps[path] = stamp(path, subtitles), now
 
     def take(self, now: float) -> list[Path]:
         """Remove and return the paths that have stopped changing."""
         settled = []
+        subtitles = Subtitles()
         for path, (last_stamp, changed_at) in list(self._stamps.items()):
-            if (current_stamp := stamp(path)) != last_stamp:
+            if (current_stamp := stamp(path, subtitles)) != last_stamp:
                 self._stamps[path] = current_stamp, now
             elif now - changed_at >= self._settle_s:
                 settled.append(path)
@@ -78,14 +84,18 @@ class Settling:
         return list(self._stamps)
 
 
-def stamp(path: Path) -> str:
-    """Return a hash of the names, sizes and modification times of a video, or of all videos in a folder."""
+def stamp(path: Path, subtitles: Subtitles) -> str:
+    """Return a hash of the names, sizes and modification times of a video, or of all videos in a folder.
+
+    The hash includes the subtitle files of the videos. `subtitles` lists each folder once.
+    """
     digest = hashlib.blake2b(digest_size=16)
     with contextlib.suppress(UntrimmedError):  # raised if there are no videos
         for file in find_videos([path]).files:
             with contextlib.suppress(OSError):
                 status = file.stat()
-                digest.update(repr((os.fsencode(file), status.st_size, status.st_mtime_ns)).encode())
+                files = subtitles.fingerprint(Media(file, 0.0))
+                digest.update(repr((os.fsencode(file), status.st_size, status.st_mtime_ns, files)).encode())
     return digest.hexdigest()
 
 
@@ -211,7 +221,8 @@ class Watches:
                     raise_interrupt=False,
                     ignore_permission_denied=True,
                 ):
-                    for path in [watched.folder] if is_new else [Path(changed) for _, changed in changes]:
+                    paths = {watched.folder} if is_new else {Path(changed) for _, changed in changes}
+                    for path in paths | videos_of(paths):
                         if _is_relevant(path, watched.folder):
                             self._changes.put(path)
                     # check the whole folder once, because changes before the listener started were not reported
@@ -273,7 +284,7 @@ class Watches:
         if is_same and now - watched.scanned_at < (self._pace.poll_s if watched.is_polled else self._pace.sweep_s):
             return False
         last_stamp = watched.stamp
-        watched.stamp = stamp(watched.folder)
+        watched.stamp = stamp(watched.folder, Subtitles())
         watched.scanned_at = now
         return watched.stamp != last_stamp or not is_same
 
