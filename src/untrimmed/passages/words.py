@@ -6,8 +6,10 @@ between words (Chinese, Japanese, Thai), each character counts as a word, so tha
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 _UNSPACED = (
@@ -112,20 +114,26 @@ class TextQuery:
     def matches(self, text: str) -> list[TextWord]:
         """Return the words of a text that are in the query. Stop words are only returned as parts of exact phrases."""
         single = set(self.words)
-        matches = {word for word in words_of(text) if word.form in single}
-        matches.update(word for place in self.phrase_places(text) for word in place)
-        return sorted(matches, key=lambda word: word.start)
+        words = words_of(text)
+        is_match = [word.form in single for word in words]
+        for start, count in self._phrase_starts(words):
+            is_match[start : start + count] = [True] * count
+        return list(itertools.compress(words, is_match))
 
     def phrase_places(self, text: str) -> list[list[TextWord]]:
         """Return each occurrence of a phrase of the query in a text, in order: the words of the phrase."""
         words = words_of(text)
-        places = [
-            words[start : start + len(phrase)]
-            for phrase in self.phrases
-            for start in range(len(words) - len(phrase) + 1)
-            if tuple(word.form for word in words[start : start + len(phrase)]) == phrase
-        ]
-        return sorted(places, key=lambda place: place[0].start)
+        return [words[start : start + count] for start, count in self._phrase_starts(words)]
+
+    def _phrase_starts(self, words: Sequence[TextWord]) -> list[tuple[int, int]]:
+        """Return the position of the first word, and the number of words, of each occurrence of a phrase, in order."""
+        forms = [word.form for word in words]
+        return sorted(
+            (start, len(phrase))
+            for phrase in map(list, self.phrases)
+            for start in range(len(forms) - len(phrase) + 1)
+            if forms[start : start + len(phrase)] == phrase
+        )
 
     def contains_phrases(self, text: str) -> bool:
         """Whether a text contains each phrase of the query."""

@@ -10,7 +10,8 @@ from tests.search.conftest import use_encoder
 from tests.toy import COLOURS, ToyEncoder, write_clip
 from untrimmed import Query
 from untrimmed.errors import ConfigError
-from untrimmed.passages.words import TextQuery, words_strength
+from untrimmed.passages import words as passage_words
+from untrimmed.passages.words import TextQuery, words_of, words_strength
 from untrimmed.search.query import answer
 from untrimmed.search.query.fusion import FusionCandidate, FusionSettings, fuse
 from untrimmed.search.query.hits import Hits
@@ -317,3 +318,23 @@ def test_a_spoken_word_does_not_outrank_a_picture_that_certainly_shows_it(tmp_pa
     assert names(library.search("yellow", limit=1)) == [first]
     assert names(library.search(Query("yellow", said="cab"), limit=1)) == ["talk"]
     assert names(library.search("yellow cab", limit=1)) == ["talk"], "all words are said"
+
+
+def test_a_cue_that_repeats_a_word_very_often_is_searched_as_fast_as_another(tmp_path, monkeypatch):
+    use_encoder(monkeypatch, ColourEncoder())
+    calls = []
+    monkeypatch.setattr(passage_words, "words_of", lambda text: calls.append(text) or words_of(text))
+    counts = []
+    for count in (2, 1000):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        write_clip(folder / "film.mp4", ["blue", "white"])
+        (folder / "film.srt").write_text(f"1\n00:00:00,500 --> 00:00:02,000\n{'ha ' * count}\n")
+        library = untrimmed.open(tmp_path / f"library-{count}")
+        library.index(folder)
+        calls.clear()
+        (hit,) = library.search('"ha"')
+        assert [(moment.start_s, moment.end_s) for moment in hit.moments] == [(0.5, 2.0)]
+        assert len(hit.moments[0].evidence[0].words) == count
+        counts.append(len(calls))
+    assert counts[0] == counts[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -42,7 +43,7 @@ class ScoredPassage:
     strength: float
     query: TextQuery
 
-    @property
+    @cached_property
     def evidence(self) -> Evidence:
         """The evidence for a hit: the passage and its matching words."""
         passage = self.match.sentence.passage
@@ -65,15 +66,16 @@ class ScoredPassage:
         """The spans of moments: one per place of a phrase in quotes, or (without phrases) the whole passage."""
         return (self.query.phrases and self.spans) or [self.whole_span]
 
-    @property
+    @cached_property
     def spans(self) -> list[tuple[float, float]]:
         """The spans in which the matching words are said or written. There are none if only the meaning matches.
 
-        Each place of a phrase in quotes has its own span. All other words share one span.
+        Each place of a phrase in quotes has its own span. All other words share one span. Equal spans are listed once,
+        because a subtitle may repeat a phrase very often.
         """
         text = self.match.sentence.passage.text
         places = self.query.phrase_places(text) or [self.query.matches(text)]
-        return [self._span(place[0].start, place[-1].end) for place in places if place]
+        return list(dict.fromkeys(self._span(place[0].start, place[-1].end) for place in places if place))
 
     def _span(self, start: int, end: int) -> tuple[float, float]:
         """Return the span of `text[start:end]`.

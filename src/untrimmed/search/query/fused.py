@@ -192,9 +192,9 @@ class FusedQuery:
         duration_s = self.view.records.of(video_id).duration_s
         moments: list[_PassageMoment] = []
         matches = [passage for by_video in self.matches for passage in by_video.get(video_id, ())]
-        for passage, place in [(match, span) for match in matches for span in match.moment_spans]:
+        groups = [(passage, self._group_at(video_id, passage)) for passage in matches]
+        for passage, group, place in [(*entry, span) for entry in groups for span in entry[0].moment_spans]:
             start_s, end_s = self._widened(video_id, *place)
-            group = self._group_at(video_id, passage)
             strength = sum(other.strength for other in group) / len(list(filter(None, self.matches)))
             start_s = min([start_s, *(other.whole_span[0] for other in group[1:])])
             end_s = max([end_s, *(other.whole_span[1] for other in group[1:])])
