@@ -12,7 +12,7 @@ import pytest
 from tests.refusals import require_named
 from tests.toy import write_clip
 from untrimmed.passages.source import Media, ReadingReport, create_source
-from untrimmed.passages.subtitles import language_in
+from untrimmed.passages.subtitles import language_in, videos_of
 
 CUES = [(500, 1500, "Hello there, you"), (2250, 3000, "Second\nline")]
 TEXTS = [(0.5, 1.5, "Hello there, you"), (2.25, 3.0, "Second line")]
@@ -131,6 +131,24 @@ def test_files_in_a_folder_of_subtitles_and_with_another_case_are_found(clip, tm
     (warning,) = warnings
     require_named(warning, "Film.ttml", ".srt")
     assert [(p.text, p.language) for p in read(tmp_path / "talk.mov")[0]] == [("file 2", "")]
+
+
+def test_other_names_of_subtitle_files_are_found_and_no_other_videos_files_are_taken(clip, tmp_path):
+    composed = ("caf\u00e9.mp4", "cafe\u0301.en.srt"), ("nai\u0308f.mp4", "Subs/na\u00eff.srt")
+    for name in ("film.mp4", "film-fr.mp4", "film.3.mp4", *(video for video, _ in composed)):
+        (tmp_path / name).write_bytes(clip.read_bytes())
+    (tmp_path / "Subs" / "film").mkdir(parents=True)
+    languages = {"film_en.srt": "en", "film-pt-BR.sdh.vtt": "pt-BR", "film.2.de.srt": "de", "film.hi.srt": "hi"}
+    languages |= {"film.en.hi.srt": "en", "Subs/film/2_English.srt": "en", "Subs/film/film.es.srt": "es"}
+    others = ["film-fr.srt", "film.3.en.srt", "film2.srt", "film-part.srt", "film.2.srt", "Subs/film/readme.txt"]
+    for name in (*languages, *others, *(file for _, file in composed)):
+        (tmp_path / name).write_text(f"1\n00:00:01,000 --> 00:00:02,000\n{name}\n")
+    passages, _ = read(tmp_path / "film.mp4")
+    assert {passage.track: passage.language for passage in passages} == languages
+    for video, file in (("film-fr.mp4", "film-fr.srt"), ("film.3.mp4", "film.3.en.srt"), *composed):
+        assert {passage.track for passage in read(tmp_path / video)[0]} == {file}
+    assert videos_of(tmp_path / name for name in (*languages, "Subs/film")) == {tmp_path / "film.mp4"}
+    assert len(videos_of([tmp_path / "Subs"])) == 5
 
 
 def test_the_fingerprint_changes_with_the_files(clip, tmp_path):

@@ -29,6 +29,15 @@ def language_code(name: str) -> str:
     return "" if code.lower() in ("und", "mul", "zxx") else "-".join([code, *regions])
 
 
+def is_known_language(name: str) -> bool:
+    """Whether a text is a code or an English name of a language, with or without a region.
+
+    >>> is_known_language("German"), is_known_language("pt-BR"), is_known_language("extended")
+    (True, True, False)
+    """
+    return re.split("[-_]", name)[0].lower() in _CODES
+
+
 def is_language(name: str, expected: str) -> bool:
     """Whether a language is the expected one. A code without a region includes all regions.
 

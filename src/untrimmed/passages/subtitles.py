@@ -1,14 +1,16 @@
-"""Subtitles: text streams inside a video, and subtitle files beside it (film.srt, film.en.vtt, film.pt-BR.ass).
+"""Subtitles: text streams inside a video, and subtitle files beside it (film.srt, film.en.vtt, film_pt-BR.ass).
 
 A file belongs to a video of the same name. A language and words such as `forced` may follow the name. The file may be
-in a folder such as `Subs` beside the video. Files are parsed in the decoding child process, because they may be
-hostile.
+in a folder `Subs` beside the video, or there in a folder with the name of the video (`Subs/film/2_English.srt`).
+Files are parsed in the decoding child process, because they may be hostile.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,7 +18,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from untrimmed.errors import VideoError, shown
-from untrimmed.passages.languages import language_code
+from untrimmed.passages.languages import is_known_language, language_code
 from untrimmed.passages.passage import Passage, TextMode
 from untrimmed.passages.source import Media, PassageSource, ReadingReport, register_source
 from untrimmed.video.reader import SubtitleCue, SubtitleReader, is_video_path
@@ -26,6 +28,8 @@ SUFFIXES = (".srt", ".vtt", ".ass", ".ssa")
 _UNREAD_SUFFIXES = (".dfxp", ".idx", ".sbv", ".scc", ".smi", ".stl", ".sub", ".sup", ".ttml")
 _FOLDERS = {"sub", "subs", "subtitles"}  # names of folders of subtitles, in lower case
 _CODE = re.compile(r"[a-zA-Z]{2,3}(?:[-_][a-zA-Z0-9]{2,8})*")
+_NUMBER = re.compile("[0-9]{1,2}")  # number of a track; a year may belong to the name of another video
+_REGION = re.compile("[a-zA-Z]{2}|Han[st]|Latn|Cyrl|[0-9]{3}")
 _FLAGS = {"forced", "sdh", "cc", "hi", "default", "full", "signs", "dub", "commentary"}
 _MAX_FILES = 64
 
@@ -37,8 +41,10 @@ class Subtitles(PassageSource):
 
     mode: ClassVar[TextMode] = "said"
     _reader: SubtitleReader = field(default_factory=SubtitleReader, init=False, repr=False, compare=False)
-    # for each folder of videos: subtitle files by the stem of their video; each folder is listed once per run
-    _folders: dict[Path, dict[str, list[Path]]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    # for each folder of videos: subtitle files and their languages by the stem of the video; each folder is listed once
+    _folders: dict[Path, dict[str, dict[Path, str]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def identity(self) -> str:
@@ -66,11 +72,10 @@ class Subtitles(PassageSource):
         reader = self._reader if media.decoder is None else SubtitleReader(media.decoder)
         if media.path.is_file():
             yield from self._read_streams(reader, media, report)
-        for path in self.files(media.path):
+        for path, language in self.files(media.path).items():
             if path.suffix.lower() in _UNREAD_SUFFIXES:
                 report.warn(f"{shown(path)}: subtitles in this format are not read; convert the file to .srt")
                 continue
-            language = language_in(path.stem[len(media.path.stem) :])
             track = path.relative_to(media.path.parent).as_posix()  # two folders can contain files of one name
             try:
                 for cue in reader.read_file(path, language, report.progress):
@@ -100,11 +105,15 @@ class Subtitles(PassageSource):
         """Stop the child process."""
         self._reader.close()
 
-    def files(self, video: Path) -> list[Path]:
-        """Return the subtitle files of a video, sorted by name. They may have formats that are not read."""
+    def files(self, video: Path) -> dict[Path, str]:
+        """Return the subtitle files of a video, sorted by name, with their languages ("" if unknown).
+
+        They may have formats that are not read.
+        """
         if video.parent not in self._folders:
             self._folders[video.parent] = _subtitle_files(video.parent)
-        return self._folders[video.parent].get(video.stem, [])[:_MAX_FILES]
+        files = self._folders[video.parent].get(video.stem, {})
+        return dict(itertools.islice(files.items(), _MAX_FILES))
 
 
 def _names(folder: Path) -> list[str]:
@@ -115,30 +124,26 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _subtitle_files(folder: Path) -> dict[str, list[Path]]:
-    """Return the subtitle files of the videos in a folder, by the stem of the video.
-
-    If no video has exactly the name of a file, the case of letters is ignored.
-    """
+def _subtitle_files(folder: Path) -> dict[str, dict[Path, str]]:
+    """Return the subtitle files of the videos in a folder, and their languages, by the stem of the video."""
     names = _names(folder)
-    stems = _video_stems(folder, names)
-    paths = [folder / name for name in names]
-    paths += [Path(folder, sub, name) for sub in names if sub.lower() in _FOLDERS for name in _names(folder / sub)]
-    files: dict[str, list[Path]] = {}
-    for path in paths:
+    stems = _VideoStems.of(folder, names)
+    files: dict[str, dict[Path, str]] = {}
+
+    def add(path: Path, videos: Collection[str], rest: str) -> None:
         if path.suffix.lower() in (*SUFFIXES, *_UNREAD_SUFFIXES):
-            for stem in _stems_of_videos(path.stem, stems):
-                files.setdefault(stem, []).append(path)
-    return files
+            for stem in videos:
+                files.setdefault(stem, {})[path] = language_in(rest)
 
-
-def _video_stems(folder: Path, names: Collection[str]) -> dict[str, set[str]]:
-    """Return the stems of the videos with these names, by the stem without the case of letters."""
-    stems: dict[str, set[str]] = {}
     for name in names:
-        if is_video_path(name) or Path(folder, name).is_dir():
-            stems.setdefault(Path(name).stem.casefold(), set()).add(Path(name).stem)
-    return stems
+        add(folder / name, *stems.match(Path(name).stem))
+    for sub in (folder / name for name in names if name.lower() in _FOLDERS):
+        for name in _names(sub):
+            add(sub / name, *stems.match(Path(name).stem))
+            for inner in _names(sub / name) if (videos := stems.named(name)) else ():
+                _, rest = stems.match(Path(inner).stem)
+                add(sub / name / inner, videos, rest or f".{Path(inner).stem}")
+    return files
 
 
 def videos_of(paths: Iterable[Path]) -> set[Path]:
@@ -147,38 +152,106 @@ def videos_of(paths: Iterable[Path]) -> set[Path]:
     The subtitle files need not exist any more. Other paths are ignored.
     """
     names = cache(_names)
-    stems = cache(lambda folder: _video_stems(folder, names(folder)))
+    stems = cache(lambda folder: _VideoStems.of(folder, names(folder)))
     videos: set[Path] = set()
     for path in paths:
+        parents = list(path.parents)
         if path.name.lower() in _FOLDERS:
             videos.update(path.parent / name for name in names(path.parent) if is_video_path(name))
+        candidates = []  # folders of videos, and names that begin with the stem of a video
         if path.suffix.lower() in (*SUFFIXES, *_UNREAD_SUFFIXES):
-            for folder in [path.parent, *([path.parent.parent] if path.parent.name.lower() in _FOLDERS else [])]:
-                found = _stems_of_videos(path.stem, stems(folder))
-                videos.update(
-                    folder / name for name in names(folder) if is_video_path(name) and Path(name).stem in found
-                )
+            candidates.append((path.parent, path.stem))
+        for level, folder in enumerate(parents[:2]):
+            if folder.name.lower() in _FOLDERS:
+                candidates += [(folder.parent, path.stem), (folder.parent, [path, *parents][level].name)]
+        for folder, name in candidates:
+            matches, _ = stems(folder).match(name)
+            videos.update(folder / name for name in names(folder) if is_video_path(name) and Path(name).stem in matches)
     return videos
 
 
-def _stems_of_videos(stem: str, stems: Mapping[str, Collection[str]]) -> Collection[str]:
-    """Return the stems of the videos to which a subtitle file with this stem belongs."""
-    while stem:
-        if videos := stems.get(stem.casefold()):
-            return [stem] if stem in videos else videos
-        shorter, dot, last = stem.rpartition(".")
-        if not dot or not (is_video_path(stem) or _CODE.fullmatch(last) or last.lower() in _FLAGS or last.isalpha()):
-            break
-        stem = shorter
-    return []
+def _composed(name: str) -> str:
+    return unicodedata.normalize("NFC", name)  # file systems may return decomposed characters
 
 
-def language_in(name: str) -> str:
-    """Return the language code in a part of a file name (between the video's name and the suffix), or an empty text.
+@dataclass(frozen=True)
+class _VideoStems:
+    """The stems of the videos of a folder, by their composed stem without the case of letters."""
 
-    >>> language_in(".pt-BR.forced"), language_in(".mov.English"), language_in("")
-    ('pt-BR', 'en', '')
+    stems: Mapping[str, Collection[str]]
+
+    @classmethod
+    def of(cls, folder: Path, names: Iterable[str]) -> _VideoStems:
+        """Return the stems of the videos among these names. A folder may be a video of numbered pictures."""
+        stems: dict[str, set[str]] = {}
+        for name in names:
+            if is_video_path(name) or Path(folder, name).is_dir():
+                stem = Path(name).stem
+                stems.setdefault(_composed(stem).casefold(), set()).add(stem)
+        return cls(stems)
+
+    def named(self, name: str) -> Collection[str]:
+        """Return the stems that equal a name. If none has exactly this name, the case of letters is ignored."""
+        stems = self.stems.get(_composed(name).casefold(), ())
+        return [stem for stem in stems if _composed(stem) == _composed(name)] or stems
+
+    def match(self, stem: str) -> tuple[Collection[str], str]:
+        """Return the stems of the videos to which a subtitle file with this stem belongs, and the rest of its stem.
+
+        The longest stem wins, so `film-en.srt` belongs to `film-en.mp4`, or else to `film.mp4`.
+        """
+        for end in range(len(stem), 0, -1):
+            rest = stem[end:]
+            if (not rest or rest[0] in "._-") and (videos := self.named(stem[:end])) and _is_after_name(rest):
+                return videos, rest
+        return (), ""
+
+
+def _is_after_name(rest: str) -> bool:
+    """Whether a part of a file name, from the separator after the video's name, describes the subtitles of the video.
+
+    >>> [_is_after_name(rest) for rest in (".en", ".2.en", "_en", "-pt-BR.forced", ".extended")]
+    [True, True, True, True, True]
+    >>> [_is_after_name(rest) for rest in (".2", "_2", "-part", ".1999.en")]
+    [False, False, False, False]
     """
-    parts = [part for part in name.split(".") if part.lower() not in _FLAGS and not is_video_path(f"film.{part}")]
+    words = re.split("[._-]", rest)[1:]
+    has_language = any(map(is_known_language, words))
+
+    def is_usual(word: str) -> bool:
+        is_number = _NUMBER.fullmatch(word) is not None and has_language
+        return is_known_language(word) or word.lower() in _FLAGS or is_number
+
+    def is_usual_part(part: str) -> bool:
+        return is_usual(part) or is_video_path(f"film.{part}") or bool(_CODE.fullmatch(part)) or part.isalpha()
+
+    if rest.startswith(".") and all(map(is_usual_part, rest[1:].split("."))):
+        return True
+    pairs = itertools.pairwise(["", *words])
+    return not rest or (
+        has_language
+        and all(is_usual(word) or (is_known_language(last) and _REGION.fullmatch(word)) for last, word in pairs)
+    )
+
+
+def language_in(rest: str) -> str:
+    """Return the language code in a part of a file name, from the separator after the video's name, or an empty text.
+
+    `hi` is Hindi if there is no other language, and otherwise stands for "hearing impaired".
+
+    >>> language_in(".pt-BR.forced"), language_in(".mov.English"), language_in("_2_en"), language_in("")
+    ('pt-BR', 'en', 'en', '')
+    >>> language_in(".hi"), language_in(".en.hi")
+    ('hi', 'en')
+    """
+    words = re.split("[._-]", rest)
+    ignored = _FLAGS if any(is_known_language(word) and word.lower() != "hi" for word in words) else _FLAGS - {"hi"}
+    parts = []
+    for part in rest.lstrip("._-").split("."):
+        names = [word for word in re.split("[_-]", part) if word.lower() not in ignored and not _NUMBER.fullmatch(word)]
+        if names and not is_video_path(f"film.{part}"):
+            parts.append("-".join(names))
+    known = (part for part in parts if is_known_language(part))
     codes = (part for part in parts if _CODE.fullmatch(part))
-    return language_code(next(codes, next((part.lower() for part in parts if part.isalpha()), "")))
+    others = (part.lower() for part in parts if part.isalpha())
+    return language_code(next(itertools.chain(known, codes, others), ""))
