@@ -138,6 +138,17 @@ def test_passages_beyond_a_generous_rate_are_left_out(lib, folder, monkeypatch):
     assert lib.index(folder).passages == {}
 
 
+def test_all_tracks_of_a_video_share_a_limit(lib, folder, monkeypatch):
+    monkeypatch.setattr(indexing_passages, "_MAX_PASSAGES_OF_SOURCE", 4)  # two subtitles make a sentence
+    cues = "".join(f"00:01.{number:03d} --> 00:03.000\nSentence {number}.\n\n" for number in range(5))
+    (folder / "sea.fr.vtt").write_text("WEBVTT\n\n" + cues)  # is read after sea.en.srt
+    report = lib.index(folder)
+    assert sorted(texts(lib)) == ["Sentence 0.", "Sentence 1.", "We made budget cuts today."]
+    (warning,) = report.warnings
+    assert "left out 3 passages" in warning.reason
+    assert "sea.fr.vtt" in warning.reason
+
+
 def test_progress_never_goes_back(lib, folder, monkeypatch):
     bar = []
     display = IndexDisplay()

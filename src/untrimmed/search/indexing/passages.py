@@ -21,17 +21,19 @@ from untrimmed.passages.sentences import Sentence, sentences_of
 from untrimmed.passages.source import Media, PassageSource, ReadingReport, create_source
 from untrimmed.passages.words import WORDS_VERSION
 from untrimmed.search.corpora.frames import FrameCorpus
-from untrimmed.search.store.passages import MAX_VECTORS, PassageTable, StoredPassage
+from untrimmed.search.store.passages import PassageTable, StoredPassage
 from untrimmed.search.store.readings import StoredReading
 from untrimmed.search.store.records import VideoRecord
 from untrimmed.search.store.table import VideoIndex
 from untrimmed.video.reader import VideoReader
 
 _SENTENCES_AT_A_TIME = 256  # number of sentences that are encoded together
-# Limit on the passages of a track of a video: `_MAX_PASSAGES`, plus `_MAX_PASSAGES_PER_S` for each second.
-# A hostile file may have millions of subtitles. A film has about one every two seconds.
+# Limits on the passages of a video, because a hostile file may have millions of subtitles. A film has about one every
+# two seconds. A track may have `_MAX_PASSAGES`, plus `_MAX_PASSAGES_PER_S` for each second. All tracks of a source
+# together may have `_MAX_PASSAGES_OF_SOURCE`, which bounds the memory of indexing and of searches.
 _MAX_PASSAGES = 1000
 _MAX_PASSAGES_PER_S = 20
+_MAX_PASSAGES_OF_SOURCE = 100_000
 # readings without passages are committed together, after this number of readings or this time
 _EMPTY_READINGS = 256
 _EMPTY_READINGS_S = 10.0
@@ -137,18 +139,28 @@ class PassageReader:
         report = ReadingReport(lambda done_s: self.on_step(PassageStep(record, source.name, done_s)))
 
         def inside() -> Iterator[Passage]:
-            counts: Counter[str] = Counter()  # by track
+            counts: Counter[str] = Counter()  # the following are counted by track
             late: Counter[str] = Counter()
+            excess: Counter[str] = Counter()
+            beyond_all: Counter[str] = Counter()
             limit = _MAX_PASSAGES + round(_MAX_PASSAGES_PER_S * record.duration_s)
+            room = _MAX_PASSAGES_OF_SOURCE
             for passage in source.read(media, report):
                 if record.duration_s and passage.start_s >= record.duration_s:
                     late[passage.track] += 1
-                    continue
-                counts[passage.track] += 1
-                if counts[passage.track] <= limit:
+                elif counts[passage.track] == limit:
+                    excess[passage.track] += 1
+                elif not room:
+                    beyond_all[passage.track] += 1
+                else:
+                    counts[passage.track] += 1
+                    room -= 1
                     yield passage
-            excess = Counter({track: count - limit for track, count in counts.items() if count > limit})
-            reasons = (late, "after the end of the video"), (excess, f"beyond the limit of {limit}")
+            reasons = (
+                (late, "after the end of the video"),
+                (excess, f"beyond the limit of {limit:,} for a track of this length"),
+                (beyond_all, f"beyond the limit of {_MAX_PASSAGES_OF_SOURCE:,} for a video"),
+            )
             for left_out, reason in reasons:
                 if left_out:
                     tracks = ": " + named(sorted(left_out)) if any(left_out) else ""
@@ -175,11 +187,9 @@ class PassageReader:
         self.on_step(PassageStep(record, source.name, record.duration_s, count, removed, reading.warnings))
 
     def _with_vectors(self, sentences: Iterator[Sentence], report: ReadingReport) -> Iterator[StoredPassage]:
-        count = 0
         while batch := list(itertools.islice(sentences, _SENTENCES_AT_A_TIME)):
-            count += len(batch)
             report.progress(batch[0].passage.start_s)
-            if isinstance(self.encoder, ClipEncoder) or count > MAX_VECTORS:
+            if isinstance(self.encoder, ClipEncoder):
                 vectors: Sequence[np.ndarray] = [np.empty(0, np.float16)] * len(batch)
             else:
                 texts = self.encoder.encode_texts([sentence.passage.text for sentence in batch])

@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from untrimmed.passages.source import ReadingReport
     from untrimmed.search.store.lance import lance
 
-# Only this many sentences of a reading get vectors; later ones are found only by words. This limits time and memory for
-# a hostile file with millions of subtitles. A film has about a thousand.
-MAX_VECTORS = 100_000
 _MARK = -1  # number of the row that describes a reading
 _ROWS_AT_A_TIME = 1 << 14
 # `content` has the other fields of a passage as JSON, because each further column adds to the time of a search
@@ -227,7 +224,7 @@ class PassageTable(LanceTable):
                         words = indexed_text(_sentence(content).passage.text)
                         if [row[mode] for mode in TEXT_MODES if row[mode] is not None] != [words]:
                             wrong_words.add(row["reading"])
-                        if row["vector"] is None and row["number"] < MAX_VECTORS:
+                        if row["vector"] is None:
                             without_vector.add(row["reading"])
         for reading_id, video_id in video_of.items():
             reading = readings.get(reading_id)
