@@ -107,6 +107,8 @@ def test_the_page_stops_the_service_with_the_token(tmp_path):
 def test_no_browser_is_opened_on_request_or_without_a_desktop(session, tmp_path):
     with running("serve", "--no-browser", "--port", "0", **session) as (_, address):
         visit(address, "healthz")
+        with running("serve", "--no-browser", **session) as (later, same_address):
+            assert (later.wait(20), same_address) == (0, address)
     remote = session | {"SSH_CONNECTION": "1 2 3 4"}
     with running("serve", "--port", "0", **remote) as (_, address):
         visit(address, "healthz")

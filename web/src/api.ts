@@ -124,13 +124,13 @@ export const media = (id: string) => `/api/videos/${id}/media`
 
 /** Export moments to a file. */
 export const exported = (request: ExportRequest) => ask('/api/export', jsonBody(request))
-/** Export moments to a file with this name that the browser downloads. The service chooses the suffix. */
+/** Export moments to a file with this name that the browser downloads. The service chooses the suffix; archives also name their format. */
 export async function download(request: ExportRequest, name: string): Promise<void> {
   const answer = await exported(request)
   const suffix = /filename="[^".]*(\.[^"]+)"/.exec(answer.headers.get('content-disposition') ?? '')?.[1] ?? `.${request.format}`
   const link = document.createElement('a')
   link.href = URL.createObjectURL(await answer.blob())
-  link.download = safe(name) + suffix
+  link.download = safe(name) + (suffix === '.zip' ? `_${request.format}` : '') + suffix
   link.click()
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000)
 }

@@ -346,6 +346,7 @@ class Session {
 
   /** Search for moments that look like a frame. */
   searchFrame(video: string, video_id: string, time_s: number): Promise<void> {
+    this.#latestPicture = null
     this.text = this.then = this.without = ''
     this.unlike = []
     this.picture = null
@@ -606,6 +607,7 @@ class Session {
 
   /** Restore the state from the address. */
   async read(): Promise<void> {
+    this.#latestPicture = null
     const parameters = new URLSearchParams(location.search)
     for (const [name, field] of Object.entries(WORDS)) this[field] = parameters.get(name) ?? ''
     this.fields = readFields(parameters)

@@ -230,12 +230,14 @@ def _files(hits: list[NumberedMoment], folder: Path) -> list[Path]:
 
     If several videos have the same name, a folder that distinguishes them is added: 02_holiday_beach_61.5-66.0s.mp4.
     """
-    from untrimmed.video.reader import is_video_path
+    from untrimmed.exports.formats import FORMATS
 
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{shown(folder)}: is a file, expected a folder for several clips; choose another -o")
-    if not folder.exists() and is_video_path(folder):
-        raise ConfigError(f"{shown(folder)}: is a file name, expected a folder for several clips; remove the suffix")
+    if not folder.exists() and folder.suffix[1:].isalnum() and not folder.suffix[1:].isdigit():
+        exports = " ".join(form.suffix for form in FORMATS.values())
+        expected = f"expected a folder for several clips, or a file that ends in {exports}"
+        raise ConfigError(f"{shown(folder)}: ends in '{folder.suffix}', {expected}; remove or correct the suffix")
     folders = folders_of_equal_names(hit.video for hit in hits)
     files = []
     for hit in hits:

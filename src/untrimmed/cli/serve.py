@@ -101,11 +101,13 @@ def serve(
 
     opens_page = has_desktop() and not no_browser
     options = {name for name in context.params if _is_given(context, name)} - {"library"}
-    if opens_page and not options and (notice := find_notice(library_folder(library))) is not None:
+    if not options - {"no_browser"} and (notice := find_notice(library_folder(library))) is not None:
         address = notice.address
         result_console.print(address)
-        progress_console.print("the service of this library already runs; its page is opened in the browser")
-        _open(f"{address}?token={make_pass(notice.token)}")
+        opening = "; its page is opened in the browser" if opens_page else ""
+        progress_console.print(f"the service of this library already runs{opening}")
+        if opens_page:
+            _open(f"{address}?token={make_pass(notice.token)}")
         return
     access = Access.for_host(host, token, allow_host or ())
     opened = untrimmed.open(library, precision=read_precision(precision), ray=ray, shards=shards, replicas=replicas)

@@ -110,6 +110,8 @@ def test_filters_apply_before_the_limit(encoder, videos, tmp_path, filters, admi
         filters = filters | {"within": folder / filters["within"]}
     hits = lib.search(Query("blue", filters=Filters(**filters)), limit=4)
     assert (set(names(hits)), hits.filters_exclude_all) == (admitted, not admitted)
+    said = lib.search(Query("blue", modes=("said",), filters=Filters(**filters)))
+    assert said.filters_exclude_all == (not admitted), "although the library has no text either"
     if admitted:
         assert len(lib.search(Query("blue", filters=Filters(**filters)), limit=len(admitted))) == len(admitted)
     else:

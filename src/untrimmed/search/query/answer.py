@@ -123,12 +123,12 @@ def answer(
     """
     among = _among(view, query.filters, within)
     passages = _passages_to_search(view, query, cutoff)
-    if missing := _missing_passages(view, query):
-        return Hits([], missing)
     encoded = _EncodedQuery.of(query, view, encoder)
     warnings = [*encoded.warnings, *(passages.warnings if passages is not None else ())]
     if among is not None and not among:
         return Hits([], [*warnings, f"no video of the library meets: {query.filters}"], filters_exclude_all=True)
+    if missing := _missing_passages(view, query):
+        return Hits([], missing)
     is_seen = encoded.is_searchable and query.is_seen
     if not (is_seen or passages is not None):
         return Hits([], warnings)
