@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from untrimmed.video.subtitle_text import Cue, EncodingUnknownError, Faults, plain_text, read_cues
+from untrimmed.video.subtitle_text import MAX_CUE, Cue, EncodingUnknownError, Faults, plain_text, read_cues
 
 ENGLISH = [(1000, 2500, "Hello there, you."), (3000, 4000, "We made budget cuts."), (3_605_001, 3_606_999, "The end.")]
 RUSSIAN = [(500, 1500, "Привет, как дела? Это пример."), (2000, 3250, "Мы сократили бюджет на образование.")]
@@ -74,6 +74,35 @@ def test_encodings_are_detected(cues, encoding):
 )
 def test_the_language_in_a_name_helps_with_short_files(cues, encoding, language):
     assert read(srt(cues).encode(encoding), language=language)[0] == cues
+
+
+def test_a_guess_from_a_few_bytes_is_reported_although_the_language_is_known():
+    assert read(srt([(0, 900, "été")]).encode("cp1252"), language="fr")[1].is_encoding_uncertain
+    assert read(srt([(0, 900, "ที่นี่")]).encode("cp874"), language="th")[1] == Faults(), "there is no other encoding"
+    assert not read(srt(RUSSIAN).encode("cp1251"), language="ru")[1].is_encoding_uncertain
+
+
+def test_joiners_stay_inside_words():
+    assert plain_text("\u200cمی\u200cخواهم\u200c \u200d") == "می\u200cخواهم"
+    assert plain_text("क्\u200dष") == "क्\u200dष"
+    assert plain_text("a\u200b👩\u200d🚀") == "a👩🚀"
+
+
+@pytest.mark.parametrize("suffix", [".srt", ".vtt", ".ass"])
+def test_a_cue_that_is_too_long_is_shortened_and_counted(suffix):
+    cues = [(0, 900, "word " * 1000), (1000, 1900, "short")]
+    content = {".srt": srt, ".vtt": vtt, ".ass": ass}[suffix](cues)
+    (first, second), faults = read(content, suffix)
+    assert (len(first[2]), second[2], faults) == (MAX_CUE, "short", Faults(shortened=1))
+
+
+@pytest.mark.parametrize("cut", ["2", "2\n00:00", "2\n00:00:01,000", "2\n00:00:01,000 --", "2\n00:00:01,000 --> 00:0"])
+def test_a_file_that_ends_in_the_middle_of_times_is_reported_and_the_rest_is_read(cut):
+    cues, faults = read(srt([(0, 900, "Meet me")]) + cut)
+    assert (cues, faults) == ([(0, 900, "Meet me")], Faults(is_incomplete=True))
+    complete = [(0, 900, "Meet me at 10:30")]
+    assert read(srt(complete).rstrip()) == (complete, Faults())
+    assert read(srt([(0, 900, "Meet me at\n10:30")]).rstrip()) == (complete, Faults())
 
 
 @pytest.mark.parametrize("text", ["東京に行きます", "はい", "そうですか。分かりました。"])

@@ -28,6 +28,7 @@ from untrimmed.errors import ConfigError, VideoError, counted, shown
 from untrimmed.files import whole_file
 from untrimmed.video.messages import SOUND_HZ
 from untrimmed.video.process import DecodeProcess, Limits, require_decoder
+from untrimmed.video.subtitle_text import MAX_CUE
 from untrimmed.video.timeline import check_fps
 from untrimmed.video.timing import Timing
 
@@ -345,6 +346,10 @@ class SubtitleReader:
                     self.faults.append(
                         f"{counted(message['broken'], 'cue')} left out, because the times cannot be read"
                     )
+                if message["shortened"]:
+                    self.faults.append(f"{counted(message['shortened'], 'cue')} shortened to {MAX_CUE} characters")
+                if message["is_incomplete"]:
+                    self.faults.append("ends in the middle of a cue, which was left out; download the file again")
                 if message["is_encoding_uncertain"]:
                     self.faults.append(
                         "some characters may be wrong, because the file's encoding is unknown; save the file as UTF-8"

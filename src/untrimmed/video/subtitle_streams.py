@@ -70,7 +70,11 @@ def stream_cues(
         except av.error.FFmpegError:
             continue
         texts = [text for subtitle in decoded or () if (text := _text_of(subtitle))]
-        text = " ".join(texts)[:MAX_CUE]
+        text = " ".join(texts)
+        warning = f"subtitles with more than {MAX_CUE} characters were shortened"
+        if len(text) > MAX_CUE and warning not in warnings:
+            warnings.append(warning)
+        text = text[:MAX_CUE]
         if text and end_s > 0:
             start_ms = max(0, round(1000 * start_s))
             end_ms = round(1000 * end_s)

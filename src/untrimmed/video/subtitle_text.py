@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import html
+import os
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -52,6 +53,7 @@ _MIN_CONFIDENCE = 0.03
 
 _TIME = r"-?\d{1,4}(?:\s*:\s*\d{1,2}){0,2}\s*(?:[.,:]\s*\d{1,3})?"
 _TIMING = re.compile(rf"^\s*({_TIME})\s*-{{1,2}}\s*>\s*({_TIME})(?:\s|$)")
+_PART_OF_TIMING = re.compile(r"\s*\d[\d\s:.,]*(?:-[->\d\s:.,]*)?")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--.*?-->|<\d[\d:.]*>|</?>")
 _BREAK_TAG = re.compile(r"<(?:br|/p|/div)\b[^<>]*>", re.IGNORECASE)
 _OVERRIDE = re.compile(r"\{\\[^{}]*\}|\{[yYcCfFsSoP]:[^{}]*\}")
@@ -70,9 +72,11 @@ class Cue(NamedTuple):
 
 @dataclass
 class Faults:
-    """The number of cues with unreadable times, which are left out, and whether the encoding may be wrong."""
+    """The problems of a file. The rest of the file is read."""
 
-    broken: int = 0
+    broken: int = 0  # number of cues with unreadable times, which are left out
+    shortened: int = 0  # number of cues with too many characters, see `MAX_CUE` and `MAX_LINE`
+    is_incomplete: bool = False  # the file ends in the middle of a cue, which is left out
     is_encoding_uncertain: bool = False
 
 
@@ -87,12 +91,15 @@ def read_cues(file: BinaryIO, suffix: str, language: str, faults: Faults) -> Ite
     """
     encoding, is_certain = detect_encoding(file, language)
     faults.is_encoding_uncertain = not is_certain
+    file.seek(-min(4, file.seek(0, os.SEEK_END)), os.SEEK_END)
+    ends_in_line = not file.read().rstrip(b"\0").endswith((b"\r", b"\n"))  # in UTF-16 and UTF-32, zeros follow
     file.seek(0)
     reader = codecs.getreader(encoding)(file, "replace")
     lines = _lines(reader)
-    cues = (
-        _ass_cues(lines, faults) if suffix in (".ass", ".ssa") else _timed_cues(lines, faults, is_vtt=suffix == ".vtt")
-    )
+    if suffix in (".ass", ".ssa"):
+        cues = _ass_cues(lines, faults)
+    else:
+        cues = _timed_cues(lines, faults, is_vtt=suffix == ".vtt", ends_in_line=ends_in_line)
     for start_ms, end_ms, text in cues:
         if text:
             yield Cue(start_ms, end_ms, text)
@@ -116,7 +123,8 @@ def _lines(reader: codecs.StreamReader) -> Iterator[str]:
 def detect_encoding(file: BinaryIO, language: str = "") -> tuple[str, bool]:
     """Return the encoding of a text file, and whether it is certain.
 
-    It is uncertain if some bytes are invalid, or if it is guessed from little evidence without a known language.
+    It is uncertain if some bytes are invalid, or if it is guessed from few bytes. A known language reduces the possible
+    encodings, but does not make such a guess certain.
 
     Raises: EncodingUnknownError if the file is not text.
     """
@@ -149,9 +157,9 @@ def detect_encoding(file: BinaryIO, language: str = "") -> tuple[str, bool]:
     from chardet import EncodingEra, detect  # only few files need it
 
     if named := next((encodings for names, encodings in _ENCODINGS.items() if language.lower() in names), ()):
-        named_guess = detect(sample, include_encodings=named)["encoding"]
+        named_guess = detect(sample, include_encodings=named, no_match_encoding=named[0])["encoding"]
         if named_guess is not None and _decoded(sample, named_guess) is not None:
-            return named_guess, True
+            return named_guess, num_bytes >= _MIN_BYTES or len(named) == 1
     if japanese := _japanese(sample):
         return japanese, num_bytes >= _MIN_BYTES
     eras = EncodingEra.MODERN_WEB | EncodingEra.LEGACY_ISO | EncodingEra.DOS
@@ -186,24 +194,31 @@ def _is_almost_utf8(sample: bytes) -> bool:
     return special.count("�") * 10 <= len(special)
 
 
-def _timed_cues(lines: Iterable[str], faults: Faults, *, is_vtt: bool) -> Iterator[tuple[int, int, str]]:
+def _timed_cues(
+    lines: Iterable[str], faults: Faults, *, is_vtt: bool, ends_in_line: bool
+) -> Iterator[tuple[int, int, str]]:
     """Yield the cues of SubRip or WebVTT. A line with two times begins a cue.
 
     In WebVTT, a blank line ends a cue. In SubRip, the text may contain blank lines. The number of the next cue is
-    removed from the end of the text.
+    removed from the end of the text. If the file ends in the middle of a line with times (`ends_in_line`), this line is
+    not part of the last text.
     """
     span: tuple[int, int] | None = None
     text: list[str] = []
+    line = ""
+    is_shortened = False
     previous: tuple[int, list[str]] = (-(10**9), [])  # end and lines of the last cue
 
     def cue() -> Iterator[tuple[int, int, str]]:
-        nonlocal previous
+        nonlocal previous, is_shortened
         if span is not None:
             cleaned = list(filter(None, map(plain_text, text)))
             new = _without_repeated(cleaned, previous, *span) if is_vtt else cleaned
             previous = span[1], cleaned or previous[1]
-            joined = " ".join(new)[:MAX_CUE]
-            yield (span[0], _plausible_end(*span, joined), joined)
+            joined = " ".join(new)
+            faults.shortened += is_shortened or len(joined) > MAX_CUE
+            is_shortened = False
+            yield (span[0], _plausible_end(*span, joined[:MAX_CUE]), joined[:MAX_CUE])
 
     for line in lines:
         match = _TIMING.match(line) if "->" in line else None
@@ -227,10 +242,19 @@ def _timed_cues(lines: Iterable[str], faults: Faults, *, is_vtt: bool) -> Iterat
             yield from cue()
             span = None
             text = []
-        elif span is not None and sum(map(len, text)) < 2 * MAX_CUE:
-            text.append(line)
+        elif span is not None:
+            has_space = sum(map(len, text)) < 2 * MAX_CUE
+            is_shortened |= len(line) == MAX_LINE or (not has_space and bool(line.strip()))
+            if has_space:
+                text.append(line)
+    is_part = ends_in_line and _PART_OF_TIMING.fullmatch(line) is not None
+    if not is_vtt and is_part and len(text) > 2 and text[-2].strip().isdigit() and not text[-3].strip():
+        text.pop()
+        faults.is_incomplete = True
     if not is_vtt and len(text) > 1 and text[-1].strip().isdigit() and not text[-2].strip():
         text.pop()  # the number of a cue that is not in the file
+        faults.is_incomplete |= ends_in_line
+    faults.is_incomplete |= ends_in_line and not text and (is_part or _TIMING.match(line) is not None)
     yield from cue()
 
 
@@ -266,6 +290,8 @@ def _ass_cues(lines: Iterable[str], faults: Faults) -> Iterator[tuple[int, int, 
             faults.broken += 1
             continue
         text = plain_ass_text(event.get("text", ""))
+        faults.shortened += len(text) > MAX_CUE or len(line) == MAX_LINE
+        text = text[:MAX_CUE]
         yield span[0], _plausible_end(*span, text), text
 
 
@@ -320,6 +346,8 @@ def plain_ass_text(text: str) -> str:
 def plain_text(text: str) -> str:
     """Return a text without tags, control characters and repeated blanks, or "" if it has no letter or digit.
 
+    It is truncated to `MAX_LINE` characters.
+
     >>> plain_text("<i>3 < 5</i> &amp; <font color='red'>7</font>{\\\\an8}")
     '3 < 5 & 7'
     """
@@ -340,6 +368,18 @@ def plain_text(text: str) -> str:
         text = html.unescape(text)
     if not text.isascii() or not text.isprintable():
         text = unicodedata.normalize("NFC", text)
-        text = "".join(c if unicodedata.category(c)[0] != "C" else " " if c in "\t\n\r" else "" for c in text)
+        text = "".join(map(_visible, " " + text, text, text[1:] + " "))
     text = " ".join(text.split())
-    return text[:MAX_CUE] if any(map(str.isalnum, text)) else ""
+    return text if any(map(str.isalnum, text)) else ""
+
+
+def _visible(before: str, character: str, after: str) -> str:
+    """Return a character between two others, or what replaces it if it is invisible.
+
+    Persian and Indic scripts need joiners in words, and after a vowel sign also at the end of a word.
+    """
+    category = unicodedata.category(character)[0]
+    if character in "\u200c\u200d":
+        kinds = unicodedata.category(before)[0] + unicodedata.category(after)[0]
+        return character if kinds[0] == "M" or kinds in ("LL", "LM") else ""
+    return character if category != "C" else " " if character in "\t\n\r" else ""
