@@ -70,6 +70,9 @@ def test_a_transcript_that_is_missing_says_why(run, with_subtitles):
     assert code == 1
     require_named(err.strip(), "screen", "--screen-text")
     assert "--subtitles" not in err
+    code, out, err = run("transcript", "flag", "--source", "screen", "--format", "json")
+    assert (code, json.loads(out)) == (1, [])
+    require_named(err.strip(), "screen", "--screen-text")
     code, _, err = run("transcript", "flag", "--language", "fr")
     assert code == 1
     assert err.strip().endswith(" en")
@@ -95,6 +98,12 @@ def test_a_long_passage_is_printed_around_the_matching_words(run, videos):
     line = next(line for line in run("search", "word1", "--said", "-k", "1")[1].splitlines() if "subtitle" in line)
     assert ": word0 word1 " in line
     assert line.endswith("…")
+
+
+def test_a_passage_is_printed_as_text_and_not_as_a_path(run, videos):
+    (videos / "flag.srt").write_text("1\n00:00:00,500 --> 00:00:01,500\nbudget // cuts/./ today/\n")
+    run("index", videos)
+    assert "budget // cuts/./ today/" in run("search", "budget", "--said", "-k", "1")[1]
 
 
 def test_deleted_subtitles_are_in_the_summary(run, with_subtitles):

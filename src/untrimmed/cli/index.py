@@ -336,7 +336,7 @@ def print_report(report: IndexReport) -> None:
     if report.passages:
         counts = ", ".join(f"{count} ({source})" for source, count in sorted(report.passages.items()) if count)
         if counts:
-            result_console.print(f"passages added: {counts}")
+            result_console.print(f"passages read: {counts}")
     if report.removed_passages:
         counts = ", ".join(f"{count} ({source})" for source, count in sorted(report.removed_passages.items()))
         result_console.print(f"passages removed, because their text is gone: {counts}")

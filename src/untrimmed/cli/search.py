@@ -231,7 +231,7 @@ def _reason(evidence: Evidence) -> str:
     """Return a line that shows the passage of a moment, or an empty text if the moment has no passage."""
     if not evidence.text:
         return ""
-    return f"{evidence.mode} at {clock(evidence.start_s)} ({evidence.source}): {shown(Path(_excerpt(evidence)))}"
+    return f"{evidence.mode} at {clock(evidence.start_s)} ({evidence.source}): {_excerpt(evidence)}"
 
 
 def _excerpt(evidence: Evidence) -> str:
@@ -242,7 +242,10 @@ def _excerpt(evidence: Evidence) -> str:
         start = max(0, min(evidence.words[0].start - _CHARACTERS_BEFORE, len(text) - _TEXT_CHARACTERS))
         start = text.find(" ", start, evidence.words[0].start) + 1 or start
     stop = start + _TEXT_CHARACTERS
-    return f"{'…' if start else ''}{text[start:stop]}{'…' if stop < len(text) else ''}"
+    excerpt = f"{'…' if start else ''}{text[start:stop]}{'…' if stop < len(text) else ''}"
+    return "".join(
+        character if character.isprintable() or character in "\u200c\u200d" else " " for character in excerpt
+    )
 
 
 def _span(moment: Moment) -> str:

@@ -47,10 +47,11 @@ def transcript(
         raise UnknownNameError.among("source of passages", source, sorted(known))
     of_source = [passage for passage in stored if source in (None, passage.source)]
     passages = [passage for passage in of_source if language is None or is_language(passage.language, language)]
-    if not passages and form != "json":
+    if passages or form == "json":
+        result_console.print(_render(passages, form), markup=False, end="" if form != "text" else "\n", soft_wrap=True)
+    if not passages:
         progress_console.print(_missing(of_source, source))
         raise typer.Exit(NOTHING_FOUND)
-    result_console.print(_render(passages, form), markup=False, end="" if form != "text" else "\n", soft_wrap=True)
 
 
 def _missing(of_source: list[Passage], source: str | None) -> str:

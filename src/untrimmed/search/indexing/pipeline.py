@@ -68,7 +68,9 @@ class IndexReport:
     failed: list[Failure] = field(default_factory=list)
     moved: list[Path] = field(default_factory=list)  # files in `skipped` that have a new path
     thumbnails: list[Path] = field(default_factory=list)  # known files whose missing thumbnails were added
-    passages: dict[str, int] = field(default_factory=dict)  # number of new passages, by source
+    passages: dict[str, int] = field(
+        default_factory=dict
+    )  # number of passages that were read, also from changed files, by source
     # number of earlier passages that the sources do not find any more, by source
     removed_passages: dict[str, int] = field(default_factory=dict)
     # problems of indexed files, such as truncated files or estimated times
@@ -95,7 +97,7 @@ class Progress:
     speed: float | None = None  # seconds of video encoded per second; None at first
     remaining_s: float | None = None  # estimated time until the end of the run; None at first
     source: str = ""  # name of the source of passages
-    passages: int = 0  # number of new passages
+    passages: int = 0  # number of passages that were read
 
 
 # Called with each step, in the thread that called `index`. While the callback waits, indexing is paused.
