@@ -103,6 +103,17 @@ def test_the_transcript_marks_words_follows_playback_and_goes_to_a_line(visit, s
     assert page.title() != "broken"
 
 
+def test_the_transcript_opens_at_the_language_that_matches(visit, spoken):
+    page = visit("?q=budget+cuts", at=spoken)
+    line = {"mode": "said", "source": "subtitle", "start_s": 0, "end_s": 60, "strength": 0}
+    languages = {"de": ("Ausgaben", []), "en": ("budget cuts", [{"start": 0, "end": 6}]), "fr": ("dépenses", [])}
+    lines = [line | {"language": code, "text": text, "words": words} for code, (text, words) in languages.items()]
+    page.route("**/transcript?*", lambda route: route.fulfill(json=lines))
+    page.locator(f"{TILE}[aria-label^='talk.webm']").first.click()
+    page.get_by_role("region", name="Transcript").wait_for()
+    until(page, "document.querySelector('[aria-current=time]').textContent.includes('budget')")
+
+
 def test_a_long_transcript_has_few_lines_in_the_page(visit, spoken):
     page = visit(at=spoken)
     number = 20_000

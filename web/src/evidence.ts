@@ -1,6 +1,6 @@
 // Passages of a video that match the query. Their text is shown as text: a subtitle file may contain anything.
 
-import type { EvidenceJson, MomentJson } from './service'
+import type { EvidenceJson, MomentJson, TranscriptLine } from './service'
 
 export interface Piece { text: string; isMatch: boolean }
 
@@ -36,13 +36,21 @@ export function snippet(all: Piece[]): Piece[] {
 /** The strongest passage that matches a moment, if any. */
 export const passageOf = ({ evidence }: MomentJson): EvidenceJson | undefined => evidence?.find(({ text }) => text)
 
-/** The number of the last line that has begun at a time, or 0. Lines are in the order of their starts. */
-export function lineAt(lines: { start_s: number }[], time_s: number): number {
+const MAX_TRACKS = 16 // lines of other tracks that may begin between a line and the time
+
+/**
+ * The number of the line at a time. Lines are in the order of their starts. If several tracks, for example languages, have a
+ * line at this time, a line with a matching word is preferred; otherwise it is the last line that has begun, or 0.
+ */
+export function lineAt(lines: Pick<TranscriptLine, 'start_s' | 'end_s' | 'words'>[], time_s: number): number {
   let [low, high] = [0, lines.length]
   while (high - low > 1) {
     const middle = (low + high) >> 1
     if (lines[middle].start_s <= time_s + 0.01) low = middle
     else high = middle
+  }
+  for (let i = low; i >= Math.max(0, low - MAX_TRACKS); i--) {
+    if (lines[i].words.length && lines[i].start_s <= time_s + 0.01 && time_s < lines[i].end_s) return i
   }
   return low
 }

@@ -46,8 +46,12 @@ describe('readModes', () => {
 })
 
 describe('the line at a time', () => {
-  const lines = [0, 2, 2.5].map((start_s) => ({ start_s }))
+  const lines = [0, 2, 2.5].map((start_s) => ({ start_s, end_s: start_s + 1, words: [] }))
   it.each([[-1, 0], [0, 0], [1.9, 0], [2, 1], [2.5, 2], [99, 2]])('is the last one that has begun: %d', (time_s, number) => {
     expect(lineAt(lines, time_s)).toBe(number)
+  })
+  it('has a matching word if another language has a line at the same time', () => {
+    const tracks = [[], [{ start: 0, end: 3 }], []].map((words) => ({ start_s: 1, end_s: 3, words }))
+    expect([lineAt(tracks, 2), lineAt(tracks, 3)]).toEqual([1, 2])
   })
 })
