@@ -100,6 +100,16 @@ def test_several_streams_are_separate_tracks_and_bitmaps_are_named(clip, tmp_pat
     assert "fre" in warnings[0]
 
 
+def test_text_streams_beyond_the_limit_have_another_reason_than_bitmaps(clip, tmp_path):
+    tracks = [*[("subrip", "eng", CUES)] * 33, ("dvd_subtitle", "fre", [(0, 9, b"x" * 9)])]
+    passages, (excess, bitmap) = read(mux(clip, tmp_path / "many.mkv", tracks))
+    assert len({passage.track for passage in passages}) == 32
+    assert "stream 33 (eng)" in excess
+    assert "only 32" in excess
+    assert "(fre)" in bitmap
+    assert "not text" in bitmap
+
+
 def test_files_beside_the_video_are_found_by_name(clip, tmp_path):
     for name in ("film.mp4", "film.2.mp4", "filmed.mp4"):
         (tmp_path / name).write_bytes(clip.read_bytes())

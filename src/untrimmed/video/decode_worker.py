@@ -455,7 +455,7 @@ class Worker:
     def subtitle_streams(self, request: dict[str, Any]) -> None:
         """Send the cues of a video's text streams in `cues` messages, each with the index of its stream.
 
-        Then send `end` with the languages of the streams, the streams that cannot be read, and warnings.
+        Then send `end` with the languages of the streams, warnings about streams that are not read, and other warnings.
         """
         from untrimmed.video.subtitle_streams import in_batches, language_of, stream_cues, subtitle_streams
 

@@ -371,8 +371,7 @@ class SubtitleReader:
         for message in self._messages(process, path, on_progress):
             if message["kind"] == "end":
                 self.languages = {int(index): language for index, language in message["languages"].items()}
-                self.faults += [f"subtitles are not read ({stream}); they are not text" for stream in message["unread"]]
-                self.faults += message["warnings"]
+                self.faults += [*message["unread"], *message["warnings"]]
             else:
                 yield from (
                     SubtitleCue(start / 1000, end / 1000, text, stream) for stream, start, end, text in message["cues"]

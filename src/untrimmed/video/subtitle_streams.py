@@ -32,7 +32,7 @@ _CHARACTERS_AT_A_TIME = 50_000  # a message has at most a million bytes, and a c
 
 
 def subtitle_streams(video: OpenVideo) -> tuple[list[Any], list[str]]:
-    """Return the subtitle streams with text, and descriptions of the streams that cannot be read."""
+    """Return the subtitle streams with text, and a warning for each stream that is not read."""
     streams: list[Any] = []
     unread = []
     for stream in video.container.streams.subtitles:
@@ -41,7 +41,9 @@ def subtitle_streams(video: OpenVideo) -> tuple[list[Any], list[str]]:
             streams.append(stream)
         else:
             language = language_of(stream)
-            unread.append(f"stream {stream.index}{f' ({language})' if language else ''}: {codec or 'unknown codec'}")
+            description = f"stream {stream.index}{f' ({language})' if language else ''}: {codec or 'unknown codec'}"
+            reason = f"only {_MAX_STREAMS} streams are read" if codec in TEXT_CODECS else "they are not text"
+            unread.append(f"subtitles are not read ({description}); {reason}")
     return streams, unread
 
 
