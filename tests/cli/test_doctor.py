@@ -2,11 +2,13 @@
 
 import json
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from tests.search.corpora.test_updates import LIBRARY, features_of
+from tests.search.store.test_table import SETTINGS
 from tests.toy import stored_video
 from untrimmed.encoders import registry
 from untrimmed.encoders.hub import encoder, weights
@@ -47,6 +49,25 @@ def test_speech_and_screen_text_are_checked(run, monkeypatch):
     lines = [line for line in run("doctor")[1].splitlines() if line.split()[1] in ("speech", "screen")]
     assert [line.split()[0] for line in lines] == ["note", "note"]
     assert all("the package is missing" in line for line in lines)
+
+
+def test_the_speech_model_of_the_library_is_checked(run, tmp_path, monkeypatch):
+    def line():
+        return next(line for line in run("doctor")[1].splitlines() if line.split()[1] == "speech")
+
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    assert line().split()[0] == "note"
+    assert "hf download Systran/faster-whisper-base" in line()
+    (tmp_path / "model").mkdir()
+    with VideoIndex(tmp_path / "library", create=True) as index:
+        index.write_settings(replace(SETTINGS, sources={"speech": {"model": str(tmp_path / "model")}}))
+    assert line().split()[0] == "note"
+    assert "model.bin" in line()
+    for name in ("model.bin", "config.json", "tokenizer.json"):
+        (tmp_path / "model" / name).touch()
+    assert line().split()[0] == "ok"
+    assert str(tmp_path / "model") in line()
 
 
 def test_json_has_the_same_findings_and_exit_code(run):

@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -57,7 +58,7 @@ def doctor(
         "video": _video,
         "encoder": lambda: _encoder(encoder),
         "default": lambda: _default(encoder or "builtin"),
-        "speech": _speech,
+        "speech": lambda: _speech(library),
         "screen": _screen,
         "library": lambda: _library(library),
         "model": lambda: _model(library, model),
@@ -154,21 +155,29 @@ def _default(tested: str) -> Iterator[Finding]:
         yield Finding("note", "default", text)
 
 
-def _speech() -> Iterator[Finding]:
-    """Check the packages of speech recognition. Models are not loaded or downloaded."""
+def _speech(folder: Path | None) -> Iterator[Finding]:
+    """Check the packages of speech recognition, and the model that `index --speech` uses for this library.
+
+    The model is not loaded or downloaded.
+    """
     from importlib.metadata import version
 
-    from untrimmed.errors import EncoderError
-    from untrimmed.passages.speech import DETECTOR
-    from untrimmed.passages.speech_model import require_packages
+    import untrimmed
+    from untrimmed.passages.speech import DETECTOR, Speech
+    from untrimmed.passages.speech_model import locate_model, require_packages
 
+    settings = None
+    with suppress(UntrimmedError):  # the check of the library reports it
+        settings = untrimmed.open(folder).settings()
+    source = Speech(**(settings.sources.get("speech", {}) if settings else {}))
     try:
         require_packages()
         DETECTOR.locate()
-    except EncoderError as error:
+        locate_model(source.model, download=False)
+    except UntrimmedError as error:
         yield Finding("note", "speech", str(error))
         return
-    text = f"faster-whisper {version('faster-whisper')}; the first `index --speech` downloads the model"
+    text = f"faster-whisper {version('faster-whisper')}; the model {source.model!r} is on this machine"
     yield Finding("ok", "speech", text)
 
 

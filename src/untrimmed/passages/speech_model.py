@@ -31,12 +31,12 @@ _TIMEOUT_S = 5.0  # if the hub has not answered by then, it counts as unreachabl
 INSTALL = install_advice("speech")
 
 
-def locate_model(name: str) -> Path:
-    """Return the folder of a Whisper model, downloaded into the hub's cache if necessary.
+def locate_model(name: str, *, download: bool = True) -> Path:
+    """Return the folder of a Whisper model, downloaded into the hub's cache if necessary and if `download` is set.
 
     Raises:
         UnknownNameError: The name is unknown.
-        EncoderError: faster-whisper is not installed, or the model is not on this machine and cannot be downloaded.
+        EncoderError: faster-whisper is not installed, or the model is not on this machine and is not downloaded.
     """
     require_packages()
     folder = Path(name).expanduser()
@@ -47,7 +47,7 @@ def locate_model(name: str) -> Path:
         raise EncoderError(f"{name}: no such folder; use a folder with a Whisper model (--speech-model)")
     if not is_hub_id(hub_id):
         raise UnknownNameError.among("speech model", name, [*MODELS, "any hub id (OWNER/NAME) or a folder"])
-    return _on_hub(hub_id)
+    return _on_hub(hub_id, download=download)
 
 
 def require_packages() -> None:
@@ -71,7 +71,7 @@ def _checked(folder: Path) -> Path:
     return folder
 
 
-def _on_hub(hub_id: str) -> Path:
+def _on_hub(hub_id: str, *, download: bool) -> Path:
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -79,6 +79,11 @@ def _on_hub(hub_id: str) -> Path:
         return _checked(Path(snapshot_download(hub_id, allow_patterns=_DOWNLOADED, local_files_only=True)))
     except (LocalEntryNotFoundError, EncoderError):
         pass  # the model is not in the cache, or not complete
+    advice = f"run `hf download {hub_id}` where there is a network, or use a local folder (--speech-model FOLDER)"
+    if not download:
+        raise EncoderError(
+            f"speech model {hub_id}: not on this machine; `index --speech` downloads it; without a network, {advice}"
+        )
     try:
         api = HfApi()
         answer_within(_TIMEOUT_S, lambda: api.model_info(hub_id, timeout=_TIMEOUT_S))
@@ -88,6 +93,5 @@ def _on_hub(hub_id: str) -> Path:
     # the exceptions of the hub's HTTP clients have no common base class
     except Exception as error:
         raise EncoderError(
-            f"speech model {hub_id}: not on this machine, and the hub cannot be reached ({one_line(error)}); run "
-            f"`hf download {hub_id}` where there is a network, or use a local folder (--speech-model FOLDER)"
+            f"speech model {hub_id}: not on this machine, and the hub cannot be reached ({one_line(error)}); {advice}"
         ) from error
