@@ -82,6 +82,23 @@ def test_a_transcript_that_is_missing_says_why(run, with_subtitles):
     assert "cuts today." in run("transcript", "flag", "--language", "eng")[1]
 
 
+def test_text_of_one_source_is_removed_and_the_video_stays(run, with_subtitles):
+    assert run("rm", "--text", "subtitels", with_subtitles)[0] == 2
+    assert run("rm", "--text", "speech", "--all")[1].startswith("0")
+    assert run("rm", "--text", "subtitle", with_subtitles)[0] == 2, "a folder needs --yes"
+    assert run("rm", "--text", "subtitle", with_subtitles, "--dry-run")[1].startswith("1")
+    assert run("transcript", "flag")[0] == 0
+    code, out, err = run("rm", "--text", "subtitle", with_subtitles / "flag.mp4")
+    assert (code, out.strip()) == (0, "1 removed")
+    removed, note = err.strip().splitlines()
+    require_named(removed, "flag.mp4")
+    require_named(note, "--no-subtitles")
+    assert run("transcript", "flag")[0] == 1
+    assert "flag.mp4" in run("ls")[1]
+    run("index", with_subtitles)
+    assert run("transcript", "flag")[0] == 0
+
+
 def test_equal_passages_of_two_tracks_are_printed_once(run, with_subtitles):
     (with_subtitles / "flag.eng.srt").write_text(SRT)
     run("index", with_subtitles)

@@ -4,6 +4,7 @@ import shlex
 import sys
 from collections import Counter
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ import typer
 
 from untrimmed.cli.console import SOME_FAILED, clock, print_json, progress_console, result_console
 from untrimmed.cli.options import JsonOption, LibraryOption, parse_path
+from untrimmed.cli.transcript import TEXT_OPTIONS
 from untrimmed.errors import ConfigError, shown
 from untrimmed.precision import BUILTIN_PRODUCTS, choose_format
 from untrimmed.search.store.bucket import name_of
@@ -126,6 +128,14 @@ def rm(
     library: LibraryOption = None,
     gone: Annotated[bool, typer.Option("--gone", help="Remove all videos whose files are missing.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Remove all videos.")] = False,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            "--text",
+            metavar="NAME",
+            help="Keep the videos, and remove only their text of this source: subtitle, speech or screen.",
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
@@ -134,6 +144,7 @@ def rm(
     You are asked for confirmation, unless PATH names only files.
     With --gone, videos stay in the library if their whole drive or top folder
     is missing (exit code 3). To remove them, name the drive or folder as PATH.
+    Example: untrimmed rm --text speech film.mp4
     """
     import untrimmed
 
@@ -144,14 +155,15 @@ def rm(
     records = opened.videos() if everything or gone else []
     missing, missing_roots = find_deleted(records) if gone and not everything else ([], {})
     targets = [*named, *(record.path for record in (records if everything else missing))]
-    removed = opened.remove(targets, dry_run=True)
+    remove = opened.remove if text is None else partial(opened.remove_text, text)
+    removed = remove(targets, dry_run=True)
     if not dry_run:
-        names_files_only = {record.path for record in removed} == {str(absolute(path)) for path in named}
+        names_files_only = {record.path for record in removed} <= {str(absolute(path)) for path in named}
         if removed and not (yes or names_files_only):
-            _confirm(len(removed))
+            _confirm(len(removed), "the videos stay" if text else "the files stay", f"{text} of " if text else "")
         # the files of these videos exist again, because their drive was connected in the meantime
         back = {record.path for record in missing if not is_deleted(record.path)}
-        removed = opened.remove(path for path in targets if path in named or path not in back)
+        removed = remove(path for path in targets if path in named or path not in back)
     for record in removed:
         progress_console.print(f"{'would remove' if dry_run else 'removed'}  {shown(Path(record.path))}")
     for root, root_records in missing_roots.items():
@@ -160,15 +172,19 @@ def rm(
             f"To remove them: untrimmed rm {shlex.quote(str(root))}",
         )
     result_console.print(f"{len(removed)} {'would be ' if dry_run else ''}removed")
+    if text is not None and removed and text in (settings.sources if (settings := opened.settings()) else {}):
+        option = TEXT_OPTIONS.get(text)
+        advice = f"; to prevent this: untrimmed index --no-{option.removeprefix('--')} FILE" if option else ""
+        progress_console.print(f"note: the next index reads this text again{advice}")
     if missing_roots:
         raise typer.Exit(SOME_FAILED)
 
 
-def _confirm(count: int) -> None:
-    """Ask the user for confirmation, and exit if the answer is no."""
+def _confirm(count: int, kept: str, part: str) -> None:
+    """Ask the user for confirmation, and exit if the answer is no. `part` names what is removed of the videos."""
     if not sys.stdin.isatty():
-        raise ConfigError(f"{_videos(count)} would be removed; list them with --dry-run, remove them with --yes")
-    if not typer.confirm(f"{_videos(count)} will be removed from the library (the files stay); continue?", err=True):
+        raise ConfigError(f"{part}{_videos(count)} would be removed; list them with --dry-run, remove them with --yes")
+    if not typer.confirm(f"{part}{_videos(count)} will be removed from the library ({kept}); continue?", err=True):
         raise typer.Exit(1)
 
 

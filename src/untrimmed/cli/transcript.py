@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from untrimmed.passages.passage import Passage
 
 _FORMATS = ("text", "srt", "vtt", "json")
-_OPTIONS = {"subtitle": "--subtitles", "speech": "--speech", "screen": "--screen-text"}  # option by source
+TEXT_OPTIONS = {"subtitle": "--subtitles", "speech": "--speech", "screen": "--screen-text"}  # option by source
 
 
 def transcript(
@@ -59,7 +59,7 @@ def _missing(of_source: list[Passage], source: str | None) -> str:
     if of_source:
         languages = ", ".join(sorted({passage.language or "unknown" for passage in of_source}))
         return f"no text in this language; this video has text in: {languages}"
-    options = " or ".join(_OPTIONS.values()) if source is None else _OPTIONS.get(source, "")
+    options = " or ".join(TEXT_OPTIONS.values()) if source is None else TEXT_OPTIONS.get(source, "")
     of = "" if source is None else f" of the source {source!r}"
     return f"the library has no text{of} of this video; to read it: untrimmed index {options} FILE".replace("  ", " ")
 

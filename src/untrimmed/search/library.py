@@ -326,13 +326,9 @@ class Library:
         """
         from untrimmed.search.store.passages import PassageTable  # an import that searches do not need
 
-        removed: dict[str, VideoRecord] = {}
         with VideoIndex(self.folder) as index:
             records = Records(index.scan())
-            for path in paths:
-                if not (below := records.matching(path)):
-                    raise UnknownNameError(f"{absolute(path)}: not in {self.folder}; see: untrimmed ls")
-                removed.update((record.video_id, record) for record in below)
+            removed = self._records_at(records, paths)
             if not dry_run:
                 index.remove(list(removed))
                 passages = PassageTable(self.folder)
@@ -341,6 +337,45 @@ class Library:
         if not dry_run:
             cache_library(self.folder)
         return list(removed.values())
+
+    def remove_text(
+        self, source: str, paths: Iterable[str | os.PathLike[str]], *, dry_run: bool = False
+    ) -> list[VideoRecord]:
+        """Remove the passages of a source, such as "speech", of these files and of all videos in these folders.
+
+        Returns the records of the videos that had such passages. The videos stay in the library. The next indexing run
+        reads their passages again, unless the source is turned off. With `dry_run`, the records are only returned.
+
+        Raises:
+            UnknownNameError: The source does not exist, or a path is not in the library.
+            IndexBusyError: Another process is writing to the library.
+        """
+        from untrimmed.passages.source import list_sources
+        from untrimmed.search.store.passages import PassageTable  # an import that searches do not need
+
+        with VideoIndex(self.folder) as index:
+            records = self._records_at(Records(index.scan()), paths)
+            table = PassageTable(self.folder)
+            readings = table.readings()
+            if source not in (known := {*list_sources(), *(reading.source for reading in readings)}):
+                raise UnknownNameError.among("source of passages", source, sorted(known))
+            removed = [reading for reading in readings if reading.source == source and reading.video_id in records]
+            if not dry_run:
+                table.remove([reading.reading_id for reading in removed])
+                table.finish()
+        if not dry_run:
+            cache_library(self.folder)
+        ids = {reading.video_id for reading in removed if reading.num_passages}
+        return [record for video_id, record in records.items() if video_id in ids]
+
+    def _records_at(self, records: Records, paths: Iterable[str | os.PathLike[str]]) -> dict[str, VideoRecord]:
+        """Return the records of these files, and of all videos in these folders, by id."""
+        matching: dict[str, VideoRecord] = {}
+        for path in paths:
+            if not (below := records.matching(path)):
+                raise UnknownNameError(f"{absolute(path)}: not in {self.folder}; see: untrimmed ls")
+            matching.update((record.video_id, record) for record in below)
+        return matching
 
     def repair(self) -> RepairReport:
         """Verify the whole library, remove damaged videos and files, and update the cache. Return the report.
