@@ -139,7 +139,7 @@ def rm(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Remove videos from the library. Your files are kept.
+    """Remove videos, or only their text, from the library. Your files are kept.
 
     You are asked for confirmation, unless PATH names only files.
     With --gone, videos stay in the library if their whole drive or top folder

@@ -68,9 +68,8 @@ class IndexReport:
     failed: list[Failure] = field(default_factory=list)
     moved: list[Path] = field(default_factory=list)  # files in `skipped` that have a new path
     thumbnails: list[Path] = field(default_factory=list)  # known files whose missing thumbnails were added
-    passages: dict[str, int] = field(
-        default_factory=dict
-    )  # number of passages that were read, also from changed files, by source
+    # number of passages that were read, also from changed files, by source
+    passages: dict[str, int] = field(default_factory=dict)
     # number of earlier passages that the sources do not find any more, by source
     removed_passages: dict[str, int] = field(default_factory=dict)
     # problems of indexed files, such as truncated files or estimated times
