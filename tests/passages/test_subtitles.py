@@ -161,6 +161,20 @@ def test_other_names_of_subtitle_files_are_found_and_no_other_videos_files_are_t
     assert len(videos_of([tmp_path / "Subs"])) == 5
 
 
+def test_a_folder_of_subtitles_may_belong_to_a_single_video(clip, tmp_path):
+    video = tmp_path / "Film 2 (1998).mp4"
+    video.write_bytes(clip.read_bytes())
+    (tmp_path / "Subs").mkdir()
+    languages = {"Subs/English.srt": "en", "Subs/3_German.srt": "de", "Film 2 (1998) - French.srt": "fr"}
+    for name in (*languages, "Subs/other.srt"):
+        (tmp_path / name).write_text(f"1\n00:00:01,000 --> 00:00:02,000\n{name}\n")
+    assert {passage.track: passage.language for passage in read(video)[0]} == languages
+    assert videos_of([tmp_path / "Subs/English.srt"]) == {video}
+    (tmp_path / "Film.mp4").write_bytes(clip.read_bytes())
+    assert {passage.track for passage in read(video)[0]} == {"Film 2 (1998) - French.srt"}
+    assert read(tmp_path / "Film.mp4")[0] == []
+
+
 def test_the_fingerprint_changes_with_the_files(clip, tmp_path):
     film = tmp_path / "film.mp4"
     film.write_bytes(clip.read_bytes())

@@ -25,8 +25,20 @@ def test_vowel_signs_are_letters():
 def test_accents_and_harakat_are_ignored():
     assert marked("محمد", "قال مُحَمَّدٌ") == ["مُحَمَّدٌ"]
     assert marked("مُحَمَّدٌ", "محمد") == ["محمد"]
-    assert marked("ecole", "L’École, école") == ["école"]
+    assert marked("ecole", "L’École, école") == ["École", "école"]
     assert marked("мой", "Мои") == ["Мои"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Qu'il l’aime", ["Qu", "il", "l", "aime"]),
+        ("dell'acqua, un'altra", ["dell", "acqua", "un", "altra"]),
+        ("Don't! All's well, o'clock, I'd, the D's", ["Don't", "All's", "well", "o'clock", "I'd", "the", "D's"]),
+    ],
+)
+def test_words_after_a_shortened_word_are_found(text, words):
+    assert [text[word.start : word.end] for word in words_of(text)] == words
 
 
 @pytest.mark.parametrize("text", ["Crème brûlée", "한국어 방송", "がぎ"])

@@ -173,8 +173,8 @@ def rm(
         )
     result_console.print(f"{len(removed)} {'would be ' if dry_run else ''}removed")
     if text is not None and removed and text in (settings.sources if (settings := opened.settings()) else {}):
-        option = TEXT_OPTIONS.get(text)
-        advice = f"; to prevent this: untrimmed index --no-{option.removeprefix('--')} FILE" if option else ""
+        option = TEXT_OPTIONS.get(text, "").removeprefix("--")
+        advice = f"; to turn this source off for the whole library: untrimmed index --no-{option}" if option else ""
         progress_console.print(f"note: the next index reads this text again{advice}")
     if missing_roots:
         raise typer.Exit(SOME_FAILED)

@@ -231,7 +231,8 @@ def _reason(evidence: Evidence) -> str:
     """Return a line that shows the passage of a moment, or an empty text if the moment has no passage."""
     if not evidence.text:
         return ""
-    return f"{evidence.mode} at {clock(evidence.start_s)} ({evidence.source}): {_excerpt(evidence)}"
+    start_s = next((word.start_s for word in evidence.words if word.start_s is not None), evidence.start_s)
+    return f"{evidence.mode} at {clock(start_s)} ({evidence.source}): {_excerpt(evidence)}"
 
 
 def _excerpt(evidence: Evidence) -> str:

@@ -31,7 +31,8 @@ def transcript(
 ) -> None:
     """Print the subtitles, speech and screen text of a video.
 
-    Example: untrimmed transcript film.mp4 --format srt > film.srt
+    Example: untrimmed transcript film.mp4 --format srt > transcript.srt
+    A file such as film.srt would be read as subtitles by the next index.
 
     Exit code 1: the library has no text for this video.
     """

@@ -137,9 +137,14 @@ def _subtitle_files(folder: Path) -> dict[str, dict[Path, str]]:
 
     for name in names:
         add(folder / name, *stems.match(Path(name).stem))
+    videos_here = [name for name in names if is_video_path(name)]
     for sub in (folder / name for name in names if name.lower() in _FOLDERS):
         for name in _names(sub):
-            add(sub / name, *stems.match(Path(name).stem))
+            stem = Path(name).stem
+            videos, rest = stems.match(stem)
+            if not videos and len(videos_here) == 1 and _is_after_name(f"-{stem}"):  # `Subs/English.srt`
+                videos, rest = [Path(videos_here[0]).stem], f"-{stem}"
+            add(sub / name, videos, rest)
             for inner in _names(sub / name) if (videos := stems.named(name)) else ():
                 _, rest = stems.match(Path(inner).stem)
                 add(sub / name / inner, videos, rest or f".{Path(inner).stem}")
@@ -163,6 +168,8 @@ def videos_of(paths: Iterable[Path]) -> set[Path]:
             candidates.append((path.parent, path.stem))
         for level, folder in enumerate(parents[:2]):
             if folder.name.lower() in _FOLDERS:
+                videos_beside = [folder.parent / name for name in names(folder.parent) if is_video_path(name)]
+                videos.update(videos_beside if len(videos_beside) == 1 else ())
                 candidates += [(folder.parent, path.stem), (folder.parent, [path, *parents][level].name)]
         for folder, name in candidates:
             matches, _ = stems(folder).match(name)
@@ -201,7 +208,7 @@ class _VideoStems:
         The longest stem wins, so `film-en.srt` belongs to `film-en.mp4`, or else to `film.mp4`.
         """
         for end in range(len(stem), 0, -1):
-            rest = stem[end:]
+            rest = re.sub(r"\s*([._-])\s*|\s+", lambda gap: gap[1] or "-", stem[end:])  # " - English" and " English"
             if (not rest or rest[0] in "._-") and (videos := self.named(stem[:end])) and _is_after_name(rest):
                 return videos, rest
         return (), ""

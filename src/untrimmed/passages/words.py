@@ -17,7 +17,9 @@ _UNSPACED = (
     r"\U00020000-\U0003ffff"
 )
 _LETTER = rf"(?:(?![{_UNSPACED}])[^\W_]\0*)"  # with its marks, which `_without_marks` has replaced by "\0"
-_WORD = re.compile(rf"[{_UNSPACED}]\0*|{_LETTER}+(?:['’]{_LETTER}+)*")
+# In French and Italian, a shortened word and an apostrophe may precede a word: l'homme, dell'acqua. Both can be found.
+_ELIDED = r"(?<![^\W_])(?i:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu|(?:d|n|s)?all|dell|nell|sull|coll|un|quell)"
+_WORD = re.compile(rf"[{_UNSPACED}]\0*|{_ELIDED}(?=['’](?![sS]\b){_LETTER})|{_LETTER}+(?:['’]{_LETTER}+)*")
 _MARKS = {"Mn", "Mc", "Me", "Cf"}  # categories of marks (accents, vowel signs) and of invisible characters in words
 # Marks that do not change a word: accents of Latin, Greek and Cyrillic, Hebrew points, Arabic harakat, and variation
 # selectors. Vowel signs of other scripts, such as Devanagari, are letters.
@@ -33,7 +35,7 @@ _STOP_WORDS = """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 _POSSESSIVE = re.compile("(?<=.)['’][sS]$")
 _WHOLE_TEXT = 0.95  # strength of a passage that contains the whole text of the query, word for word
-WORDS_VERSION = 3  # increased whenever `indexed_text` changes; `untrimmed index` then updates the index of words
+WORDS_VERSION = 4  # increased whenever `indexed_text` changes; `untrimmed index` then updates the index of words
 MAX_WORD = 40  # longer words are truncated, in the index and in queries
 
 
@@ -51,6 +53,8 @@ def words_of(text: str) -> list[TextWord]:
 
     >>> [word.form for word in words_of("Don't panic, CAFÉ-owner!")]
     ['dont', 'panic', 'cafe', 'owner']
+    >>> [word.form for word in words_of("l'étang de l’ami")]
+    ['l', 'etang', 'de', 'l', 'ami']
     """
     words = []
     for match in _WORD.finditer(_without_marks(text)):

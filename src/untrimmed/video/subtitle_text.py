@@ -213,7 +213,7 @@ def _timed_cues(
         nonlocal previous, is_shortened
         if span is not None:
             cleaned = list(filter(None, map(plain_text, text)))
-            new = _without_repeated(cleaned, previous, *span) if is_vtt else cleaned
+            new = _without_repeated(cleaned, previous, *span)
             previous = span[1], cleaned or previous[1]
             joined = " ".join(new)
             faults.shortened += is_shortened or len(joined) > MAX_CUE

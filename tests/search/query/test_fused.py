@@ -123,6 +123,13 @@ def test_modes_restrict_the_search(lib, plain):
     assert (list(nothing), len(nothing.warnings)) == ([], 1)
 
 
+def test_words_in_quotes_match_no_picture(lib, plain):
+    for hits in (plain.search('"blue"'), lib.search(Query('"blue"', modes=("seen",)))):
+        assert list(hits) == []
+        assert hits.warnings
+    assert lib.search(Query('"blue" whale', modes=("seen", "said"))).warnings == ()
+
+
 def test_excluded_sentences_are_compared_with_pictures_only(lib):
     hits = lib.search(Query("blue", without=('"budget cuts"',)))
     assert [(hit.video, hit.score) for hit in hits] == [(hit.video, hit.score) for hit in lib.search("blue")]

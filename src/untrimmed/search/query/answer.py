@@ -217,9 +217,15 @@ def _passages_to_search(view: View, query: Query, cutoff: Cutoff) -> PassagesVie
 
 def _missing_passages(view: View, query: Query) -> list[str]:
     """Return how to add passages, if a text of the query must match a passage and the library has none of its modes."""
+    from untrimmed.passages.words import TextQuery
+
     needed: list[tuple[TextMode, ...]] = [(mode,) for mode in TEXT_MODES if getattr(query, mode)]
     if query.text and query.modes and "seen" not in query.modes:
         needed.append(tuple(mode for mode in TEXT_MODES if mode in query.modes))
+    if query.text and not query.then and TextQuery.of(query.text).phrases:
+        needed.append(tuple(mode for mode in TEXT_MODES if mode in (query.modes or TEXT_MODES)))
+        if not needed[-1]:
+            return ["words in quotes must be said or written, but only pictures are searched; remove the quotes"]
     present = frozenset() if view.passages is None else view.passages.modes
     missing = (mode for modes in needed if not present.intersection(modes) for mode in modes)
     return [_NO_PASSAGES[mode] for mode in dict.fromkeys(missing)]
