@@ -39,8 +39,8 @@ export const passageOf = ({ evidence }: MomentJson): EvidenceJson | undefined =>
 const MAX_TRACKS = 16 // lines of other tracks that may begin between a line and the time
 
 /**
- * The number of the line at a time. Lines are in the order of their starts. If several tracks, for example languages, have a
- * line at this time, a line with a matching word is preferred; otherwise it is the last line that has begun, or 0.
+ * The number of the line at a time: the last line that has begun, or 0. Lines are in the order of their starts. If another
+ * track, for example another language, has a line that begins at about the same time, a line with a matching word is preferred.
  */
 export function lineAt(lines: Pick<TranscriptLine, 'start_s' | 'end_s' | 'words'>[], time_s: number): number {
   let [low, high] = [0, lines.length]
@@ -49,7 +49,7 @@ export function lineAt(lines: Pick<TranscriptLine, 'start_s' | 'end_s' | 'words'
     if (lines[middle].start_s <= time_s + 0.01) low = middle
     else high = middle
   }
-  for (let i = low; i >= Math.max(0, low - MAX_TRACKS); i--) {
+  for (let i = low; i >= Math.max(0, low - MAX_TRACKS) && lines[i].start_s > lines[low].start_s - 1; i--) {
     if (lines[i].words.length && lines[i].start_s <= time_s + 0.01 && time_s < lines[i].end_s) return i
   }
   return low

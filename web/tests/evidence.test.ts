@@ -53,5 +53,7 @@ describe('the line at a time', () => {
   it('has a matching word if another language has a line at the same time', () => {
     const tracks = [[], [{ start: 0, end: 3 }], []].map((words) => ({ start_s: 1, end_s: 3, words }))
     expect([lineAt(tracks, 2), lineAt(tracks, 3)]).toEqual([1, 2])
+    const sign = { start_s: 0, end_s: 60, words: [{ start: 0, end: 3 }] } // is on the screen while people speak
+    expect([sign, ...tracks.slice(2)].map((_, __, lines) => lineAt(lines, 2))).toEqual([1, 1])
   })
 })

@@ -78,7 +78,8 @@ def cut(
 
     Clips start and end at exact frames and keep the sound. If there is a shot
     change at most half a second from the start or end of a hit, the clip starts
-    or ends there. This does not apply to --bin and FILE@START-END.
+    or ends there, unless this would cut off matching words. This does not apply
+    to --bin and FILE@START-END.
     The suffix of the output can also select a timeline for a video editor (.otio,
     .xml for Premiere, .fcpxml, .edl, .kdenlive), a table (.csv, .json),
     subtitles (.srt, .vtt) or chapters (.ffmetadata). See docs/service.md.
@@ -230,13 +231,17 @@ def _files(hits: list[NumberedMoment], folder: Path) -> list[Path]:
 
     If several videos have the same name, a folder that distinguishes them is added: 02_holiday_beach_61.5-66.0s.mp4.
     """
+    import difflib  # here, because only few commands need it
+
     from untrimmed.exports.formats import FORMATS
+    from untrimmed.video.reader import CUT_FORMATS, is_video_path
 
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{shown(folder)}: is a file, expected a folder for several clips; choose another -o")
-    if not folder.exists() and folder.suffix[1:].isalnum() and not folder.suffix[1:].isdigit():
-        exports = " ".join(form.suffix for form in FORMATS.values())
-        expected = f"expected a folder for several clips, or a file that ends in {exports}"
+    exports = [form.suffix for form in FORMATS.values()]
+    is_mistyped = bool(difflib.get_close_matches(folder.suffix.lower(), [*exports, *CUT_FORMATS], cutoff=0.75))
+    if not folder.exists() and (is_mistyped or is_video_path(folder)):
+        expected = f"expected a folder for several clips, or a file that ends in {' '.join(exports)}"
         raise ConfigError(f"{shown(folder)}: ends in '{folder.suffix}', {expected}; remove or correct the suffix")
     folders = folders_of_equal_names(hit.video for hit in hits)
     files = []

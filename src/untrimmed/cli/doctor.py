@@ -163,14 +163,16 @@ def _speech(folder: Path | None) -> Iterator[Finding]:
     from importlib.metadata import version
 
     import untrimmed
+    from untrimmed.passages.source import create_source
     from untrimmed.passages.speech import DETECTOR, Speech
     from untrimmed.passages.speech_model import locate_model, require_packages
 
     settings = None
     with suppress(UntrimmedError):  # the check of the library reports it
         settings = untrimmed.open(folder).settings()
-    source = Speech(**(settings.sources.get("speech", {}) if settings else {}))
     try:
+        source = create_source("speech", settings.sources.get("speech") if settings else None)
+        assert isinstance(source, Speech)
         require_packages()
         DETECTOR.locate()
         locate_model(source.model, download=False)

@@ -158,22 +158,31 @@ def videos_of(paths: Iterable[Path]) -> set[Path]:
     """
     names = cache(_names)
     stems = cache(lambda folder: _VideoStems.of(folder, names(folder)))
+
+    @cache
+    def files(folder: Path) -> dict[str, list[Path]]:
+        """The video files of a folder, by stem."""
+        by_stem: dict[str, list[Path]] = {}
+        for name in filter(is_video_path, names(folder)):
+            by_stem.setdefault(Path(name).stem, []).append(folder / name)
+        return by_stem
+
     videos: set[Path] = set()
     for path in paths:
         parents = list(path.parents)
         if path.name.lower() in _FOLDERS:
-            videos.update(path.parent / name for name in names(path.parent) if is_video_path(name))
+            videos.update(itertools.chain.from_iterable(files(path.parent).values()))
         candidates = []  # folders of videos, and names that begin with the stem of a video
         if path.suffix.lower() in (*SUFFIXES, *_UNREAD_SUFFIXES):
             candidates.append((path.parent, path.stem))
         for level, folder in enumerate(parents[:2]):
             if folder.name.lower() in _FOLDERS:
-                videos_beside = [folder.parent / name for name in names(folder.parent) if is_video_path(name)]
-                videos.update(videos_beside if len(videos_beside) == 1 else ())
+                if len(beside := files(folder.parent)) == 1:
+                    videos.update(*beside.values())
                 candidates += [(folder.parent, path.stem), (folder.parent, [path, *parents][level].name)]
         for folder, name in candidates:
             matches, _ = stems(folder).match(name)
-            videos.update(folder / name for name in names(folder) if is_video_path(name) and Path(name).stem in matches)
+            videos.update(*(files(folder).get(stem, ()) for stem in matches))
     return videos
 
 

@@ -33,7 +33,9 @@ _STOP_WORDS = """
     under until up us very was we were what when where which while who will with would you your youre
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-_POSSESSIVE = re.compile("(?<=.)['’][sS]$")
+_POSSESSIVE = re.compile(r"(?<=[^\W\d_])['’][sS]$")
+# Words that are not a possessive with 's: let's. They are often written without an apostrophe.
+_CONTRACTED = {"he", "here", "how", "it", "let", "she", "that", "there", "what", "when", "where", "who", "why"}
 _WHOLE_TEXT = 0.95  # strength of a passage that contains the whole text of the query, word for word
 WORDS_VERSION = 4  # increased whenever `indexed_text` changes; `untrimmed index` then updates the index of words
 MAX_WORD = 40  # longer words are truncated, in the index and in queries
@@ -71,12 +73,14 @@ def _without_marks(text: str) -> str:
 
 
 def folded(word: str) -> str:
-    """Return a word without case, accents, apostrophes, invisible characters and a final 's.
+    """Return a word without case, accents, apostrophes, invisible characters and the 's of a possessive.
 
-    >>> folded("Ärger"), folded("NASA’s"), folded("مُحَمَّد"), folded("हिन्दी")
-    ('arger', 'nasa', 'محمد', 'हिन्दी')
+    >>> folded("Ärger"), folded("NASA’s"), folded("Let's"), folded("80's"), folded("مُحَمَّد"), folded("हिन्दी")
+    ('arger', 'nasa', 'lets', '80s', 'محمد', 'हिन्दी')
     """
-    word = _POSSESSIVE.sub("", word)
+    owner = _POSSESSIVE.sub("", word)
+    if owner.lower() not in _CONTRACTED:
+        word = owner
     if word.isascii():
         return word.lower().replace("'", "")[:MAX_WORD]
     marked = _ACCENTS.sub("", unicodedata.normalize("NFKD", word.casefold()))

@@ -147,7 +147,8 @@ def detect_encoding(file: BinaryIO, language: str = "") -> tuple[str, bool]:
         decoder.decode(b"", final=True)
         return "utf-8", True
     except UnicodeDecodeError:
-        pass
+        if sample.isascii():  # a long file; its other characters begin later
+            sample = block
     text = sample.translate(None, bytes(range(32)) + bytes(range(48, 58)))
     if text.count(b"\x7f") + sum(sample.count(bytes([code])) for code in (1, 2, 3, 4, 5, 6, 7, 8)) > len(sample) // 50:
         raise EncodingUnknownError

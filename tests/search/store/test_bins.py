@@ -123,6 +123,20 @@ def test_a_moment_belongs_to_its_video_by_id_or_else_by_path():
     assert replace(moment, path="").record(Records([new])) is None
 
 
+def test_a_merge_finds_the_video_of_a_moment_if_another_video_has_its_path(tmp_path):
+    (tmp_path / "renamed.mp4").touch()
+    old = at(stored(tmp_path / "C0001.mp4"), content_hash="1", indexed_at=1.0)
+    renamed = at(stored(tmp_path / "renamed.mp4"), content_hash="1", indexed_at=2.0)
+    other = at(stored(tmp_path / "C0001.mp4", seed=2), content_hash="2", indexed_at=2.0)
+    folders = [library(tmp_path / "old", old), library(tmp_path / "new", renamed, other)]
+    Bins(folders[0]).create("Trailer", [BinMoment(old.record.video_id, old.record.path, 0.0, 1.0, "moment")])
+    for number, order in enumerate((folders, folders[::-1])):
+        merging.merge(tmp_path / f"out-{number}", order)
+        ids = {record.path: record.video_id for record in merging.VideoIndex(tmp_path / f"out-{number}").scan()}
+        (bin,) = Bins(tmp_path / f"out-{number}").all()
+        assert bin.moments[0].video_id == ids[renamed.record.path]
+
+
 def test_a_merge_copies_bins_with_the_ids_of_the_merged_videos(tmp_path):
     first, second = at(stored("/v/a.mp4"), content_hash="1"), at(stored("/v/b.mp4", seed=2), content_hash="2")
     second = at(second, video_id=first.record.video_id)  # the two libraries use one id for different videos

@@ -244,10 +244,20 @@ def _copy_rows(
 
 
 def _merged_record(rows: Iterable[_MergedRow]) -> Callable[[VideoRecord], VideoRecord | None]:
-    """Return a function that maps a video of a library to the merged video at its path, or to its moved copy."""
+    """Return a function that maps a video of a library to the merged video.
+
+    This is the video at its path, or if the path has other content, a copy of the video at another path.
+    """
     by_path = {row.record.path: row.record for row in rows}
     by_content = {(record.content_hash, record.sampling): record for record in by_path.values()}
-    return lambda old: by_path.get(old.path) or by_content.get((old.content_hash, old.sampling))
+
+    def merged_record(old: VideoRecord) -> VideoRecord | None:
+        at_path = by_path.get(old.path)
+        if at_path is not None and at_path.content_hash == old.content_hash:
+            return at_path
+        return by_content.get((old.content_hash, old.sampling), at_path)
+
+    return merged_record
 
 
 def _copy_bins(target: VideoIndex, source: VideoIndex, rows: Sequence[_MergedRow]) -> None:
