@@ -139,10 +139,11 @@ def install_advice(extra: str) -> str:
 
     The package is installed from a checkout of its repository, not from a package index.
     """
-    parts = Path(sys.prefix).parts
-    if "pipx" in parts:
+    environment = Path(sys.prefix)
+    if (environment / "pipx_metadata.json").is_file():
         command = f"pipx runpip untrimmed install -c constraints.txt '.[{extra}]'"
-    elif "uv" in parts and "tools" in parts:  # uv installs the tool again, so the command also names the usual extras
+    elif (environment / "uv-receipt.toml").is_file():
+        # uv installs the tool again, so the command also names the usual extras
         extras = ",".join(dict.fromkeys(["offline", "server", extra]))
         command = f"uv tool install --constraints constraints.txt '.[{extras}]'"
     else:

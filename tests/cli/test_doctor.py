@@ -156,19 +156,14 @@ def test_old_words_of_passages_are_a_note_until_the_next_run(run, videos, monkey
 
 
 @pytest.mark.parametrize(
-    ("prefix", "command"),
+    ("file", "command"),
     [
-        ("/home/me/venv", "pip install -c constraints.txt '.[speech]'"),
-        (
-            "/home/me/.local/share/pipx/venvs/untrimmed",
-            "pipx runpip untrimmed install -c constraints.txt '.[speech]'",
-        ),
-        (
-            "/home/me/.local/share/uv/tools/untrimmed",
-            "uv tool install --constraints constraints.txt '.[offline,server,speech]'",
-        ),
+        ("pyvenv.cfg", "pip install -c constraints.txt '.[speech]'"),
+        ("pipx_metadata.json", "pipx runpip untrimmed install -c constraints.txt '.[speech]'"),
+        ("uv-receipt.toml", "uv tool install --constraints constraints.txt '.[offline,server,speech]'"),
     ],
 )
-def test_the_command_that_adds_an_extra_fits_the_environment(monkeypatch, prefix, command):
-    monkeypatch.setattr(sys, "prefix", prefix)
+def test_the_command_that_adds_an_extra_fits_the_environment(monkeypatch, tmp_path, file, command):
+    (tmp_path / file).touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
     assert install_advice("speech") == f"in a checkout of untrimmed, run: {command}"
