@@ -1,7 +1,8 @@
-"""Indexing is killed at random times: every video that was reported done is in the library, unchanged."""
+"""Indexing is killed at random times: every video and text that was reported is in the library, unchanged."""
 
 import itertools
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.toy import COLOURS, write_clip
+from untrimmed.search.store.passages import PassageTable
 from untrimmed.search.store.records import THUMBNAILS
 from untrimmed.search.store.table import VideoIndex
 from untrimmed.search.store.thumbnails import StoredThumbnails, thumbnails_file
@@ -37,8 +39,8 @@ def undisturbed(videos, tmp_path_factory):
     return {name: vectors for name, (_, vectors) in contents(library).items()}
 
 
-def index_until(library, videos, *, kill_after_s):
-    """Index, and kill the process after this time; return the names that were reported done."""
+def index_until(library, videos, *, kill_after_s, state="done"):
+    """Index, and kill the process after this time; return the names that were reported with this state."""
     child = subprocess.Popen(
         [sys.executable, "-m", "tests.index_child", library, videos], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
@@ -50,7 +52,7 @@ def index_until(library, videos, *, kill_after_s):
         lines = child.stdout.read().splitlines()
     assert not [line for line in lines if line.startswith("failed")]
     assert kill_after_s is not None or lines[-1] == "end"
-    return {line.removeprefix("done ") for line in lines if line.startswith("done ")}
+    return {line.removeprefix(f"{state} ") for line in lines if line.startswith(f"{state} ")}
 
 
 def contents(library):
@@ -100,3 +102,44 @@ def test_thirty_two_kills_lose_no_video_that_was_reported_done(tmp_path, videos,
 @pytest.mark.slow
 def test_two_hundred_kills_lose_no_video_that_was_reported_done(tmp_path, videos, undisturbed):
     kill_repeatedly(tmp_path, videos, undisturbed, kills=200)
+
+
+def texts(library):
+    """Return what a new reader finds: name -> texts of the video's passages, in time order."""
+    table = PassageTable(library)
+    assert table.damaged() == []
+    found = {}
+    for record in VideoIndex(library).scan():
+        if passages := [passage.text for _, passage in table.transcript(record)]:
+            found[Path(record.path).name] = passages
+    return found
+
+
+@pytest.mark.check
+def test_thirty_kills_lose_no_text_that_was_reported(tmp_path, videos):
+    folder = tmp_path / "talks"
+    shutil.copytree(videos, folder)
+    index_until(tmp_path / "library", folder, kill_after_s=None)
+    expected = {}
+    for number, video in enumerate(sorted(folder.iterdir())):
+        expected[video.name] = [f"Sentence {part} of film {number}." for part in range(3)]
+        cues = (
+            f"{part}\n00:00:0{part},000 --> 00:00:0{part},900\n{text}\n"
+            for part, text in enumerate(expected[video.name])
+        )
+        video.with_suffix(".srt").write_text("\n".join(cues))
+    rng = random.Random(2)
+    num_partial = 0
+    for number in range(30):
+        if number % KILLS_PER_LIBRARY == 0:
+            library, previous = tmp_path / f"library-{number}", set()
+            shutil.copytree(tmp_path / "library", library)
+        reported = index_until(library, folder, kill_after_s=rng.uniform(0.0, 2.0), state="passages")
+        actual = texts(library)
+        assert reported | previous <= actual.keys(), "a text that was reported is missing"
+        assert actual.items() <= expected.items()
+        num_partial += 0 < len(actual) < NUM_VIDEOS
+        previous = actual.keys()
+    assert num_partial >= 5, "the kills were too early or too late to test anything"
+    index_until(library, folder, kill_after_s=None)
+    assert texts(library) == expected
