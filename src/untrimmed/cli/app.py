@@ -127,6 +127,7 @@ def build_app(command: str | None = None) -> typer.Typer:
         cls=_Group,
         help="Find moments in long videos by describing them.",
         epilog="To begin: `untrimmed index FOLDER`, then `untrimmed search a dog in a lake`\n\n"
+        "On a desktop, `untrimmed` without a command opens the web page.\n\n"
         "Exit codes: 0 success, 1 nothing found, 2 usage error, 3 some files failed, 130 interrupted",
         no_args_is_help=True,
         pretty_exceptions_enable=False,

@@ -135,8 +135,8 @@ def index(
     """Add videos to the library, or update it.
 
     Only new and changed files are encoded; moved files are recognised.
-    Each video is saved as soon as it is finished. So you can stop at any time,
-    and continue with the same command.
+    Each video is saved as soon as it is finished. You can stop at any time
+    and run the same command again to continue.
     Exit code 3: some files failed (each is listed with the reason).
     """
     import untrimmed

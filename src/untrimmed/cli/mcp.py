@@ -23,7 +23,8 @@ from untrimmed.precision import read_precision
 def mcp(
     library: LibraryOption = None,
     clips: Annotated[
-        Path | None, typer.Option(parser=parse_path, metavar="DIR", help="Let agents save clips in this folder.")
+        Path | None,
+        typer.Option(parser=parse_path, metavar="DIR", help="Let agents save clips and timelines in this folder."),
     ] = None,
     http: Annotated[
         int | None,
@@ -41,7 +42,8 @@ def mcp(
     An MCP client starts this command and uses its stdin and stdout. With
     --http, clients connect to the printed address (path /mcp) instead.
     docs/agents.md shows how to configure a client.
-    Tools: search, show a frame, plot the relevance over time, save a clip.
+    Tools: search, list videos, show frames and contact sheets, compute the
+    relevance over time, and with --clips, save clips and export timelines.
     """
     import untrimmed
     from untrimmed.cli.serve import print_library

@@ -75,7 +75,7 @@ def serve(
     precision: PrecisionOption = "auto",
     proxies: Annotated[
         float,
-        runtime_option(
+        typer.Option(
             "--proxies",
             min=0.0,
             metavar="GB",

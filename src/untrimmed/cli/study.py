@@ -86,7 +86,7 @@ JobsOption = Annotated[
     runtime_option(
         metavar="N",
         min=0,
-        help="Number of parallel trainings. With 0, nothing is trained: results are those of existing runs.",
+        help="Number of runs to train in parallel. With 0, nothing is trained: results are those of existing runs.",
     ),
 ]
 PageOption = Annotated[

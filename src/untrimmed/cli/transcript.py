@@ -32,7 +32,7 @@ def transcript(
     """Print the subtitles, speech and screen text of a video.
 
     Example: untrimmed transcript film.mp4 --format srt > transcript.srt
-    A file such as film.srt would be read as subtitles by the next index.
+    The next `untrimmed index` would read a file such as film.srt as subtitles.
 
     Exit code 1: the library has no text for this video.
     """

@@ -435,7 +435,7 @@ class Library:
             min_moment_s: Shortest moment, in seconds.
             edges: "exact" moves each edge of a moment to a shot change within half a second, if there is one. For this,
                 a second of video is decoded around each edge. The edges of a moment with a passage only move outwards.
-                By default, edges are half way between sampled frames.
+                By default, edges are halfway between sampled frames.
             min_score: Hide hits with a lower score. The scale depends on the encoder.
             min_confidence: Hide hits with a lower confidence, from 0 to 1; there may be no hits left. Only for encoders
                 with a measured confidence (docs/quality.md).

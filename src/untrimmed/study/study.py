@@ -27,10 +27,10 @@ SEARCH_SEED = 0
 
 @dataclass(frozen=True, kw_only=True)
 class StudyPlan:
-    """The trainings on each data set.
+    """The training runs on each data set.
 
     1. The search trains each method for `search_steps` steps with every combination of a learning rate from `rates` and
-       values from `grid` (entries `KEY=VALUE,VALUE,...`). All later trainings use the combination with the best SumR.
+       values from `grid` (entries `KEY=VALUE,VALUE,...`). All later runs use the combination with the best SumR.
     2. The best `grow` methods are extended with `attachments`, at most `max_attachments` each.
     3. The best `finalists` candidates, and the methods that these candidates extend, are trained for `steps` steps with
        `seeds` different seeds. Without attachments, all methods are finalists.

@@ -113,7 +113,7 @@ def file_cues(path: str, language: str, on_progress: Callable[[float], None]) ->
                     on_progress(cue.start_ms / 1000)
         except EncodingUnknownError:
             raise MediaProblemError(
-                "is not a text file", "replace it by subtitles as text (.srt, .vtt, .ass)"
+                "is not a text file", "replace it with subtitles as text (.srt, .vtt, .ass)"
             ) from None
     if not cues:
         raise MediaProblemError(f"has no cue that can be read ({faults.broken} are broken)", "replace it, or remove it")

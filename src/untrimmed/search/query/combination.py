@@ -243,7 +243,7 @@ class CombinedQuery(PreparedQuery):
         return largest[shot]
 
     def _moment(self, video_id: str, values: Curve, start: int, stop: int, best: int) -> Moment:
-        """Return the moment of the times `start` to `stop - 1`. It extends half way to the times before and after."""
+        """Return the moment of the times `start` to `stop - 1`. It extends halfway to the times before and after."""
         times_s = self._curves(video_id).times_s
         edges_s = np.concatenate([[0.0], (times_s[1:] + times_s[:-1]) / 2, [self._duration_s(video_id)]])
         span_s = float(edges_s[start]), float(max(edges_s[start : stop + 1]))
