@@ -132,17 +132,22 @@ def read_rate(name: str) -> TimelineRate:
 def usual_rate(timings: Sequence[Timing]) -> TimelineRate:
     """Return the default rate of a timeline: the supported rate that is nearest to the most common rate of the files.
 
+    Of several most common rates, a supported rate is preferred.
+
     >>> usual_rate([Timing("25"), Timing("30000/1001"), Timing("30000/1001")]).name
     '29.97'
     >>> usual_rate([Timing("10")]).name, usual_rate([Timing("240")]).name
     ('30', '60')
+    >>> usual_rate([Timing("10"), Timing("30000/1001")]).name
+    '29.97'
     >>> usual_rate([Timing("30000/1001", False, "01:00:00;00")]).name
     '29.97df'
     """
     if not timings:
         return RATES["25"]
     forms = Counter((Fraction(timing.frame_rate), ";" in timing.start_timecode) for timing in timings)
-    (rate, is_drop), _ = forms.most_common(1)[0]
+    exact = {candidate.frames_per_s for candidate in RATES.values()}
+    rate, is_drop = max(forms, key=lambda form: (forms[form], form[0] in exact))
     multiples = [candidate for candidate in RATES.values() if (candidate.frames_per_s / rate).denominator == 1]
     divisors = [candidate for candidate in reversed(RATES.values()) if (rate / candidate.frames_per_s).denominator == 1]
     nearest = min(RATES.values(), key=lambda candidate: abs(candidate.frames_per_s - rate))
