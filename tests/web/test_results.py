@@ -85,6 +85,7 @@ def test_labels_fit_narrow_pictures(visit, tmp_path, shot):
                         left, right = label.bounding_box(), inset.bounding_box()
                         is_above = left["y"] + left["height"] <= right["y"]
                         assert is_above or left["x"] + left["width"] <= right["x"]
+                page.close()  # it asks for the state of jobs, and would log an error after the service has stopped
 
 
 def test_a_video_is_one_card_that_unfolds_all_its_moments_in_time_order(visit):
