@@ -68,6 +68,10 @@ def test_the_speech_model_of_the_library_is_checked(run, tmp_path, monkeypatch):
         (tmp_path / "model" / name).touch()
     assert line().split()[0] == "ok"
     assert str(tmp_path / "model") in line()
+    with VideoIndex(tmp_path / "library") as index:
+        index.write_settings(replace(SETTINGS, sources={"speech": {"newer": 1}}))  # of another version
+    assert line().split()[0] == "note"
+    assert "newer" in line()
 
 
 def test_json_has_the_same_findings_and_exit_code(run):

@@ -428,6 +428,8 @@ def test_several_hits_are_cut_into_a_folder_by_rank(run, videos, tmp_path):
     assert names[2].startswith("02_sea [1]_0.0-")
     code, _, err = run("cut", "1-2", "-o", tmp_path / "hits.oto")  # a mistyped .otio
     assert (code, ".otio" in err, (tmp_path / "hits.oto").exists()) == (2, True, False)
+    assert run("cut", "1-2", "-o", tmp_path / "St.Gallen")[0] == 0
+    assert len(list((tmp_path / "St.Gallen").iterdir())) == 2
     code, _, err = run("cut", "1", "-o", clips)
     assert (code, names[1] in err, "--overwrite" in err) == (2, True, True)
     assert run("cut", "1", "-o", clips, "--overwrite")[0] == 0

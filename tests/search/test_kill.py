@@ -108,11 +108,11 @@ def texts(library):
     """Return what a new reader finds: name -> texts of the video's passages, in time order."""
     table = PassageTable(library)
     assert table.damaged() == []
-    found = {}
-    for record in VideoIndex(library).scan():
-        if passages := [passage.text for _, passage in table.transcript(record)]:
-            found[Path(record.path).name] = passages
-    return found
+    names = {record.video_id: Path(record.path).name for record in VideoIndex(library).scan()}
+    texts_of: dict[str, list[str]] = {}
+    for match in table.read(list(names)):
+        texts_of.setdefault(names[match.video_id], []).append(match.sentence.passage.text)
+    return texts_of
 
 
 @pytest.mark.check

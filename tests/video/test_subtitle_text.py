@@ -278,6 +278,16 @@ def test_a_damaged_byte_is_replaced_and_reported(language):
     assert faults.is_encoding_uncertain
 
 
+@pytest.mark.parametrize("language", ["", "fr"])
+def test_the_encoding_is_detected_if_a_long_file_begins_with_ascii(language):
+    french = [
+        (10**7 + 1000 * number, 10**7 + 1000 * number + 900, "Le café est à côté du théâtre.") for number in range(9)
+    ]
+    english = [(1000 * number, 1000 * number + 900, f"This is line {number}.") for number in range(6000)]
+    cues, _ = read(srt([*english, *french]).encode("cp1252"), language=language)
+    assert cues == [*english, *french]
+
+
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_written_cues_are_read_again(data):

@@ -172,7 +172,8 @@ def rm(
             f"To remove them: untrimmed rm {shlex.quote(str(root))}",
         )
     result_console.print(f"{len(removed)} {'would be ' if dry_run else ''}removed")
-    if text is not None and removed and text in (settings.sources if (settings := opened.settings()) else {}):
+    settings = opened.settings()
+    if text is not None and removed and settings is not None and text in settings.sources:
         option = TEXT_OPTIONS.get(text, "").removeprefix("--")
         advice = f"; to turn this source off for the whole library: untrimmed index --no-{option}" if option else ""
         progress_console.print(f"note: the next index reads this text again{advice}")

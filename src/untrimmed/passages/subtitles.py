@@ -1,8 +1,9 @@
 """Subtitles: text streams inside a video, and subtitle files beside it (film.srt, film.en.vtt, film_pt-BR.ass).
 
 A file belongs to a video of the same name. A language and words such as `forced` may follow the name. The file may be
-in a folder `Subs` beside the video, or there in a folder with the name of the video (`Subs/film/2_English.srt`).
-Files are parsed in the decoding child process, because they may be hostile.
+in a folder `Subs` beside the video, or there in a folder with the name of the video (`Subs/film/2_English.srt`). If
+`Subs` is beside a single video, a language is enough (`Subs/English.srt`). Files are parsed in the decoding child
+process, because they may be hostile.
 """
 
 from __future__ import annotations

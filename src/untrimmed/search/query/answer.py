@@ -216,7 +216,10 @@ def _passages_to_search(view: View, query: Query, cutoff: Cutoff) -> PassagesVie
 
 
 def _missing_passages(view: View, query: Query) -> list[str]:
-    """Return how to add passages, if a text of the query must match a passage and the library has none of its modes."""
+    """Return why no passage can match a text of the query that must match one, and what to do.
+
+    The result is empty if the library has passages of the modes of each such text.
+    """
     from untrimmed.passages.words import TextQuery
 
     needed: list[tuple[TextMode, ...]] = [(mode,) for mode in TEXT_MODES if getattr(query, mode)]
