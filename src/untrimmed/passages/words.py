@@ -18,7 +18,7 @@ _UNSPACED = (
 )
 _LETTER = rf"(?:(?![{_UNSPACED}])[^\W_]\0*)"  # with its marks, which `_without_marks` has replaced by "\0"
 # In French and Italian, a shortened word and an apostrophe may precede a word: l'homme, dell'acqua. Both can be found.
-_ELIDED = r"(?<![^\W_])(?i:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu|(?:d|n|s)?all|dell|nell|sull|coll|un|quell)"
+_ELIDED = r"(?<![^\W_])(?i:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu|all|coll|dall|dell|nell|quell|sull|un)"
 _WORD = re.compile(rf"[{_UNSPACED}]\0*|{_ELIDED}(?=['’](?![sS]\b){_LETTER})|{_LETTER}+(?:['’]{_LETTER}+)*")
 _MARKS = {"Mn", "Mc", "Me", "Cf"}  # categories of marks (accents, vowel signs) and of invisible characters in words
 # Marks that do not change a word: accents of Latin, Greek and Cyrillic, Hebrew points, Arabic harakat, and variation
