@@ -109,6 +109,11 @@ def test_no_browser_is_opened_on_request_or_without_a_desktop(session, tmp_path)
         visit(address, "healthz")
         with running("serve", "--no-browser", **session) as (later, same_address):
             assert (later.wait(20), same_address) == (0, address)
+        port = address.split(":")[2].strip("/")
+        command = [sys.executable, "-m", "untrimmed", "serve", "--port", port]
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **session})
+        assert done.returncode == 2
+        assert address in done.stderr, "the address of the service that uses the port"
     remote = session | {"SSH_CONNECTION": "1 2 3 4"}
     with running("serve", "--port", "0", **remote) as (_, address):
         visit(address, "healthz")

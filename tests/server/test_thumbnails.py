@@ -68,14 +68,18 @@ def test_an_overview_shows_the_middle_of_equal_parts_of_the_video(service, url, 
         assert service.get(f"{url}/thumbnails/overview", params={"pictures": number}).status_code == 422
 
 
-def test_a_picture_of_the_moment_is_preferred(service, url):
-    values = {"time_s": 7.5, "end_s": 9.0}
-    answers = {
-        start_s: service.get(f"{url}/thumbnail", params={**values, "start_s": start_s}) for start_s in (7.0, 7.25)
-    }
-    assert {start_s: shown(picture(answer)) / 2 for start_s, answer in answers.items()} == {7.0: 7.0, 7.25: 8.0}
-    assert len({answer.headers["etag"] for answer in answers.values()}) == 2
-    assert service.get(f"{url}/thumbnail", params={"time_s": 7.5, "start_s": -1}).status_code == 422
+def test_a_picture_of_a_moment_comes_from_inside_the_moment(service, url, tmp_path):
+    def answer(**values):
+        return service.get(f"{url}/thumbnail", params={"time_s": 7.5, "end_s": 9.0, **values})
+
+    starts = (7.0, 7.25)
+    assert [shown(picture(answer(start_s=start_s))) / 2 for start_s in starts] == [7.0, 8.0]
+    assert len({answer(start_s=start_s).headers["etag"] for start_s in starts}) == 2
+    assert answer(start_s=-1).status_code == 422
+    short = {"start_s": 7.25, "end_s": 7.75}  # no picture is stored for this moment
+    assert shown(picture(answer(**short))) / 2 == 7.5
+    (tmp_path / "clock.mp4").unlink()
+    assert abs(shown(picture(answer(**short))) / 2 - 7.5) == 0.5  # the nearest stored picture is better than none
 
 
 def test_without_stored_pictures_the_frame_is_decoded(service, url, clock):

@@ -125,6 +125,10 @@ def test_moments_are_reordered_by_dragging_and_keys_and_each_change_is_undone(vi
     assert names(page) == [before[1], before[2]]
     page.get_by_role("button", name="Undo").click()
     assert names(page) == [before[1], before[0], before[2]]
+    page.get_by_role("button", name="Redo").click()
+    assert names(page) == [before[1], before[2]]
+    page.keyboard.press("Control+z")
+    assert names(page) == [before[1], before[0], before[2]]
     for expected in ([before[1], before[2], before[0]], before, before[:2]):
         page.keyboard.press("Control+z")
         assert names(page) == expected

@@ -308,6 +308,12 @@ def test_edges_are_dragged_to_frames_and_moved_by_keys(visit, shot):
     assert moved_s / FRAME_S == pytest.approx(round(moved_s / FRAME_S), abs=0.02), "a whole number of frames"
     assert edge.get_attribute("aria-valuetext") == page.text_content("output[aria-label=Start]")
     shot(page, "trim")
+    page.mouse.down()
+    page.mouse.move(x - 62, y, steps=5)
+    assert seconds_in(page.url, "s") < moved_s
+    edge.dispatch_event("pointercancel", {"pointerId": 1})
+    assert seconds_in(page.url, "s") == moved_s, "the system has cancelled the trim"
+    page.mouse.up()
     edge.press("ArrowRight")
     assert seconds_in(page.url, "s") == pytest.approx(moved_s + FRAME_S, abs=0.001)
     edge.press("Shift+ArrowLeft")

@@ -28,7 +28,7 @@ class Bins {
   bin = $state<Bin>({ key: 'new 0', bin_id: '', name: NAME, moments: [] })
   problem = $state('')
   isSaving = $state(false)
-  notice = $state<{ text: string; canUndo: boolean } | null>(null)
+  notice = $state<{ text: string; offer: 'Undo' | 'Redo' | null } | null>(null)
   played = $state<number | null>(null) // place of the moment that "Play all" plays
   #opened: unknown = null // the open moment, if it was opened from the bin
   #playing: unknown = null // the open moment, while it is that of "Play all"
@@ -142,7 +142,7 @@ class Bins {
   /** Add a moment. Its note is the sentence that found it. */
   add({ video_id, video, start_s, end_s, sentence = session.foundBy }: NewMoment): void {
     const moment = { video_id, video, start_s, end_s, note: sentence.slice(0, 500), sentence, is_missing: false }
-    if (this.moments.some((other) => isSame(other, moment))) this.#tell('This moment is in the bin already', false)
+    if (this.moments.some((other) => isSame(other, moment))) this.#tell('This moment is in the bin already', null)
     else this.#change(`Added to ${this.bin.name}`, (bin) => bin.moments.push(moment))
   }
   discard(index: number): void {
@@ -184,14 +184,14 @@ class Bins {
     this.#store()
   }
   undo(): void {
-    if (changes.undo()) this.#tell('Undone', changes.canUndo)
+    if (changes.undo()) this.#tell('Undone', changes.canRedo ? 'Redo' : null)
   }
   redo(): void {
     if (changes.redo()) this.#tell('Redone')
   }
-  #tell(text: string, canUndo = true): void {
+  #tell(text: string, offer: 'Undo' | 'Redo' | null = 'Undo'): void {
     clearTimeout(this.#timer)
-    this.notice = { text, canUndo }
+    this.notice = { text, offer }
     this.#timer = window.setTimeout(() => (this.notice = null), NOTICE_MS)
   }
 

@@ -12,8 +12,8 @@ class Changes {
   #past: Step[] = [] // the last one first to undo
   #future: Step[] = [] // the last one first to redo
 
-  get canUndo(): boolean {
-    return this.#past.some(isPossible)
+  get canRedo(): boolean {
+    return this.#future.some(isPossible)
   }
   /** Record a change that was made. */
   add(step: Step): void {

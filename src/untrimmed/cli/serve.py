@@ -101,7 +101,8 @@ def serve(
 
     opens_page = has_desktop() and not no_browser
     options = {name for name in context.params if _is_given(context, name)} - {"library"}
-    if not options - {"no_browser"} and (notice := find_notice(library_folder(library))) is not None:
+    notice = find_notice(library_folder(library))
+    if notice is not None and not options - {"no_browser"}:
         address = notice.address
         result_console.print(address)
         opening = "; its page is opened in the browser" if opens_page else ""
@@ -109,6 +110,8 @@ def serve(
         if opens_page:
             _open(f"{address}?token={make_pass(notice.token)}")
         return
+    if notice is not None:
+        print_marked("note:", "yellow", f" this library's service already runs at {notice.address}; starting another")
     access = Access.for_host(host, token, allow_host or ())
     opened = untrimmed.open(library, precision=read_precision(precision), ray=ray, shards=shards, replicas=replicas)
 

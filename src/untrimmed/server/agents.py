@@ -122,14 +122,8 @@ class Tools:
     async def show(self, video_id: VideoId, time_s: Seconds, short_side: Literal[180, 360, 720] = 360) -> Image:
         """Show the frame of a video at a time, as an image. `short_side` is its shorter side in pixels."""
         record = await self.service.read(self.service.record, video_id)
-        try:
-            return Image(data=await self.service.frame(record, time_s, short_side), format="jpeg")
-        except PublicError as error:
-            is_missing = error.status == 404  # the file is missing, for example because its drive is not connected
-            picture = await self.service.read(self.service.thumbnails.at, record, time_s) if is_missing else None
-            if picture is None:
-                raise
-            return Image(data=picture, format="webp")
+        picture, kind = await self.service.frame_or_thumbnail(record, time_s, short_side)
+        return Image(data=picture, format=kind)
 
     async def sheet(
         self,

@@ -131,6 +131,20 @@ class Service:
             self.pictures.jpeg, file.path, record.content_hash, time_s, short_side, record.duration_s, file.identity
         )
 
+    async def frame_or_thumbnail(self, record: VideoRecord, time_s: float, short_side: int) -> tuple[bytes, str]:
+        """Return the frame of a video at a time and "jpeg", or a stored picture and "webp" if the file is missing.
+
+        Raises: As `frame`, if no stored picture is within 0.5 s.
+        """
+        try:
+            return await self.frame(record, time_s, short_side), "jpeg"
+        except PublicError as error:
+            is_missing = error.status == 404  # for example because its drive is not connected
+            picture = await self.read(self.thumbnails.at, record, time_s) if is_missing else None
+            if picture is None:
+                raise
+            return picture, "webp"
+
     def indexable(self) -> dict[str, Path]:
         """Return the folders that may be indexed, by opaque id.
 

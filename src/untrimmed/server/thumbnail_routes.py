@@ -44,21 +44,22 @@ async def thumbnail(
     time_s: Annotated[
         Seconds, Query(description="A time after the end returns the last frame.", examples=[12.5])
     ] = 0.0,
-    start_s: Annotated[Seconds, Query(description="Prefer pictures from this time on.", examples=[12.2])] = 0.0,
-    end_s: Annotated[Seconds, Query(description="Prefer pictures before this time.", examples=[14.0])] = MAX_SECONDS,
+    start_s: Annotated[Seconds, Query(description="Start of the span.", examples=[12.2])] = 0.0,
+    end_s: Annotated[Seconds, Query(description="End of the span.", examples=[14.0])] = MAX_SECONDS,
     version: Version = "",
 ) -> Response:
     """Return a picture of the video at most 0.5 s from a time, up to 160 pixels high.
 
-    It is a stored picture (WebP) or a decoded frame (JPEG). With `start_s` and `end_s`, pictures inside this
-    span are preferred, even if others are nearer.
+    It is a stored picture (WebP) from the span, or otherwise a decoded frame (JPEG). If the video file is missing, it
+    may be a stored picture from outside the span.
     """
     headers = _picture_headers(record, f"{time_s:.2f}-{start_s:.3f}-{end_s:.3f}", version)
     if unchanged := unchanged_response(request, headers):
         return unchanged
     if picture := await service.read(service.thumbnails.at, record, time_s, start_s, end_s):
         return Response(picture, media_type="image/webp", headers=headers)
-    return Response(await service.frame(record, time_s, 180), media_type="image/jpeg", headers=headers)
+    picture, kind = await service.frame_or_thumbnail(record, time_s, 180)
+    return Response(picture, media_type=f"image/{kind}", headers=headers)
 
 
 @router.get("/videos/{video_id}/thumbnails", summary="Times of the stored pictures")

@@ -49,11 +49,11 @@ def test_the_nearest_picture_is_at_most_half_a_second_away(tmp_path):
         (1.5, 0.0, 2.0, b"BB"),  # the one at 2 s is the first frame after the moment
         (1.5, 1.0, 2.0, b"BB"),
         (1.4, 1.0, 4.0, b"BB"),
-        (1.4, 1.25, 4.0, b"BB"),  # the one at 2 s is too far away
-        (1.5, 1.25, 1.75, b"BB"),  # neither is in the moment
+        (1.4, 1.25, 4.0, None),  # the one at 2 s is too far away
+        (1.5, 1.25, 1.75, None),  # neither is in the moment
     ],
 )
-def test_pictures_of_the_moment_are_preferred(tmp_path, time_s, start_s, end_s, expected):
+def test_the_nearest_picture_is_inside_the_moment(tmp_path, time_s, start_s, end_s, expected):
     assert stored(tmp_path, [0.0, 1.0, 2.0]).at(time_s, start_s, end_s) == expected
 
 

@@ -58,17 +58,14 @@ class StoredThumbnails:
         return min(candidates, key=lambda number: abs(self.times_s[number] - time_s))
 
     def at(self, time_s: float, start_s: float = 0.0, end_s: float = math.inf) -> bytes | None:
-        """Return the picture nearest to a time as WebP, or None if it is more than `MAX_DISTANCE_S` away.
+        """Return the picture in [`start_s`, `end_s`) that is nearest to a time, as WebP.
 
-        Pictures in [`start_s`, `end_s`) are preferred, even if others are nearer.
+        Returns None if there is no such picture, or if it is more than `MAX_DISTANCE_S` away.
         """
-        distances_s = np.abs(self.times_s - time_s)
-        near = np.flatnonzero(distances_s <= MAX_DISTANCE_S + _EPSILON_S)
-        if not near.size:
-            return None
-        times_s = self.times_s[near]
-        is_outside = (times_s < start_s - _EPSILON_S) | (times_s >= end_s - _EPSILON_S)
-        return self.picture(int(near[np.lexsort((distances_s[near], is_outside))[0]]))
+        is_inside = (self.times_s >= start_s - _EPSILON_S) & (self.times_s < end_s - _EPSILON_S)
+        distances_s = np.where(is_inside, np.abs(self.times_s - time_s), math.inf)
+        number = int(np.argmin(distances_s))
+        return self.picture(number) if distances_s[number] <= MAX_DISTANCE_S + _EPSILON_S else None
 
     def picture(self, number: int) -> bytes:
         """Return the picture with this number, counted from 0, as WebP."""
@@ -110,10 +107,9 @@ class ThumbnailFiles:
         return video
 
     def at(self, record: VideoRecord, time_s: float, start_s: float = 0.0, end_s: float = math.inf) -> bytes | None:
-        """Return the picture nearest to a time as WebP, or None if no picture is within 0.5 s.
+        """Return the picture in [`start_s`, `end_s`) that is nearest to a time, as WebP.
 
-        Pictures from `start_s` until before `end_s` are preferred. If the time is after the end of the video, the last
-        picture is returned.
+        Returns None if no such picture is within 0.5 s. A time after the end of the video stands for its end.
         """
         try:
             video = self.of(record)
