@@ -62,6 +62,24 @@ def test_transcripts_have_the_times_of_the_file(run, with_subtitles):
     assert run("transcript", "absent.mp4")[0] == 2
 
 
+def test_texts_of_several_tracks_are_told_apart(run, with_subtitles):
+    (with_subtitles / "flag.de.srt").write_text("1\n00:00:00,700 --> 00:00:01,500\nWir haben gespart\n")
+    run("index", with_subtitles)
+    lines = [line.split() for line in run("transcript", "flag")[1].splitlines()]
+    assert [line[1:4] for line in lines] == [
+        ["subtitle", "en", "flag.en.srt"], ["subtitle", "de", "flag.de.srt"], ["subtitle", "en", "flag.en.srt"]
+    ]  # fmt: skip
+    code, out, err = run("transcript", "flag", "--format", "srt")
+    assert code == 0
+    assert "gespart" in out
+    require_named(err.strip(), "flag.de.srt", "flag.en.srt", "--track")
+    code, out, err = run("transcript", "flag", "--format", "srt", "--track", "flag.de.srt")
+    assert (code, err) == (0, "")
+    assert "gespart" in out
+    assert "budget" not in out
+    assert run("transcript", "flag", "--track", "flag.fr.srt")[0] == 2
+
+
 def test_a_transcript_that_is_missing_says_why(run, with_subtitles):
     code, _, err = run("transcript", "flag", "--source", "subtitels")
     assert code == 2

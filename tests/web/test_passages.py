@@ -103,7 +103,7 @@ def test_the_transcript_marks_words_follows_playback_and_goes_to_a_line(visit, s
     assert page.title() != "broken"
 
 
-def test_the_transcript_opens_at_the_language_that_matches(visit, spoken):
+def test_the_transcript_opens_at_the_language_that_matches_and_shows_one_text(visit, spoken, shot):
     page = visit("?q=budget+cuts", at=spoken)
     line = {"mode": "said", "source": "subtitle", "start_s": 0, "end_s": 60, "strength": 0}
     languages = {"de": ("Ausgaben", []), "en": ("budget cuts", [{"start": 0, "end": 6}]), "fr": ("dépenses", [])}
@@ -112,6 +112,13 @@ def test_the_transcript_opens_at_the_language_that_matches(visit, spoken):
     page.locator(f"{TILE}[aria-label^='talk.webm']").first.click()
     page.get_by_role("region", name="Transcript").wait_for()
     until(page, "document.querySelector('[aria-current=time]').textContent.includes('budget')")
+    assert page.locator("[aria-current=time] time").inner_text().split()[-1] == "en"
+    page.get_by_role("combobox", name="Text").select_option("Said · de")
+    until(page, "document.querySelector('[aria-current=time]').textContent.includes('Ausgaben')")
+    region = page.get_by_role("region", name="Transcript")
+    assert region.locator("li time").count() == 1
+    region.scroll_into_view_if_needed()
+    shot(page, "transcript-tracks")
 
 
 def test_a_long_transcript_has_few_lines_in_the_page(visit, spoken):

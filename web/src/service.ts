@@ -33,7 +33,7 @@ export interface SearchRequest { text?: string; then?: string; within_s?: number
 export interface Span { start_s: number; end_s: number }
 export interface Stopped { is_stopping: boolean }
 export interface ThumbnailSheets { version: string; times_s: number[]; width: number; height: number }
-export interface TranscriptLine { mode: 'said' | 'written'; start_s: number; end_s: number; text: string; source: string; language: string; words: WordPlace[]; strength: number }
+export interface TranscriptLine { mode: 'said' | 'written'; start_s: number; end_s: number; text: string; source: string; language: string; track: string; words: WordPlace[]; strength: number }
 export interface Video { video_id: string; video: string; duration_s: number; width: number; height: number; size: number; num_frames: number; sampling: string; indexed_at: number; warnings: string; frame_rate: string; has_variable_rate: boolean; start_timecode: string; num_audio_tracks: number }
 export interface VideoDetail { video_id: string; video: string; duration_s: number; width: number; height: number; size: number; num_frames: number; sampling: string; indexed_at: number; warnings: string; frame_rate: string; has_variable_rate: boolean; start_timecode: string; num_audio_tracks: number; can_be_read: boolean; problem: string | null; kind: string | null }
 export interface VideoList { total: number; videos: Video[] }

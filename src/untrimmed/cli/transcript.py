@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from untrimmed.cli.console import NOTHING_FOUND, clock, progress_console, result_console
+from untrimmed.cli.console import NOTHING_FOUND, clock, print_notice, progress_console, result_console
 from untrimmed.cli.options import LibraryOption
 from untrimmed.errors import ConfigError, UnknownNameError
 
@@ -28,6 +28,9 @@ def transcript(
     language: Annotated[
         str | None, typer.Option(metavar="CODE", help="Only this language, e.g. en.  \\[default: all]")
     ] = None,
+    track: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only this track, e.g. film.en.srt.  \\[default: all]")
+    ] = None,
 ) -> None:
     """Print the subtitles, speech and screen text of a video.
 
@@ -46,10 +49,14 @@ def transcript(
     known = {*list_sources(), *(passage.source for passage in stored)}
     if source is not None and source not in known:
         raise UnknownNameError.among("source of passages", source, sorted(known))
-    of_source = [passage for passage in stored if source in (None, passage.source)]
+    if track is not None and track not in (tracks := {passage.track for passage in stored} - {""}):
+        raise UnknownNameError.among("track of this video", track, sorted(tracks))
+    of_source = [passage for passage in stored if source in (None, passage.source) and track in (None, passage.track)]
     passages = [passage for passage in of_source if language is None or is_language(passage.language, language)]
     if passages or form == "json":
         result_console.print(_render(passages, form), markup=False, end="" if form != "text" else "\n", soft_wrap=True)
+    if len(labels := {passage.label for passage in passages}) > 1 and form in ("srt", "vtt"):
+        print_notice(f"several texts are mixed: {', '.join(sorted(labels))}; choose by --source, --language or --track")
     if not passages:
         progress_console.print(_missing(of_source, source))
         raise typer.Exit(NOTHING_FOUND)
@@ -72,7 +79,12 @@ def _render(passages: list[Passage], form: str) -> str:
     from untrimmed.exports.text import to_srt, to_vtt
 
     if form == "text":
-        return "\n".join(f"{clock(passage.start_s):>9}  {passage.text}" for passage in passages)
+        width = max(len(passage.label) for passage in passages)
+        has_labels = len({passage.label for passage in passages}) > 1
+        return "\n".join(
+            f"{clock(passage.start_s):>9}  {f'{passage.label:{width}}  ' if has_labels else ''}{passage.text}"
+            for passage in passages
+        )
     if form == "json":
         import json
 

@@ -39,6 +39,15 @@ class Passage:
     # Only passages of one track are joined to sentences.
     track: str = ""
 
+    @property
+    def label(self) -> str:
+        """The source, language and track of the passage, for people.
+
+        >>> Passage("Hello.", 0.0, 1.0, "subtitle", "en", track="film.en.srt").label
+        'subtitle en film.en.srt'
+        """
+        return " ".join(filter(None, (self.source, self.language, self.track)))
+
     def __post_init__(self) -> None:
         if not self.text.strip():
             raise ValueError("a passage has no text")

@@ -171,6 +171,7 @@ class TranscriptLine(PassageJson):
     """A passage of a transcript, and how well it matches the sentences of the request."""
 
     mode: TextMode
+    track: str = Field(description="The stream or file that contains the passage, such as film.en.srt; may be empty.")
     words: list[WordPlace] = Field(description="The words of the passage that a sentence of the request contains.")
     strength: float = Field(description="How strongly the best-matching sentence matches the passage, from 0 to 1.")
 
@@ -181,7 +182,7 @@ class TranscriptLine(PassageJson):
         strengths = [words_strength(query, passage.text) for query in queries]
         return cls(
             mode=mode,
-            **{name: getattr(passage, name) for name in ("start_s", "end_s", "text", "source", "language")},
+            **{name: getattr(passage, name) for name in ("start_s", "end_s", "text", "source", "language", "track")},
             words=[WordPlace(start=start, end=end) for start, end in words],
             strength=round(max(strengths, default=0.0), 3),
         )
