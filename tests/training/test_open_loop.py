@@ -232,6 +232,10 @@ def from_the_end(update, total_steps, warmup_share):
     return (total_steps - update) * warmup_share
 
 
+def with_other_names(number, total):
+    return (total - number) / total
+
+
 def plain_cosine(optimizer, num_training_steps):
     return lr_scheduler.CosineAnnealingLR(optimizer, T_max=num_training_steps)
 
@@ -241,6 +245,7 @@ def test_schedules_set_the_rates_of_all_groups():
     assert rates_of(schedule="constant", warmup_share=0.5) == [0, 0.25, 0.5, 0.75, 1, 1, 1, 1]
     assert rates_of(3, schedule=halve, warmup_share=0.0, schedule_settings={"base": 4.0}) == [1, 1 / 4, 1 / 16]
     assert rates_of(3, schedule=from_the_end, warmup_share=0.5) == [1.5, 1, 0.5]
+    assert rates_of(4, schedule=with_other_names, warmup_share=0.0) == [1, 0.75, 0.5, 0.25]
     cosine = [(1 + math.cos(math.pi * n / 8)) / 2 for n in range(8)]
     assert rates_of(schedule="CosineAnnealingLR", warmup_share=0.0) == pytest.approx(cosine)
     assert rates_of(schedule=plain_cosine, warmup_share=0.0) == pytest.approx(cosine)
@@ -293,6 +298,10 @@ def test_a_sampler_chooses_the_rows_of_each_batch(run_with, monkeypatch):
 
 def shrinking(dataset, epoch):
     return [np.arange(2)] * (3 - epoch)
+
+
+def with_size(dataset, size, seed, epoch):
+    return [np.arange(size)]
 
 
 def no_rows(dataset):
@@ -487,6 +496,7 @@ def text_factor(update):
         ({"average": "emma"}, UnknownNameError, ("train.average", "'ema'")),
         ({"average": "ema", "average_settings": {"decay": 2.0}}, ConfigError, ("train.average", "2.0")),
         ({"prepare_batch": Unsaveable}, ConfigError, ("train.prepare_batch", "state_dict")),
+        ({"sampler": with_size}, ConfigError, ("train.sampler", "'size'", "batch_size")),
         ({"prepare_batch": Neighbours, "prepare_batch_settings": {"far": 1}}, ConfigError, ("Neighbours", "'far'")),
         ({"accumulate": 0}, ConfigError, ("train.accumulate", "0")),
         ({"clip_norm": 0.0}, ConfigError, ("train.clip_norm", "0.0")),

@@ -65,6 +65,12 @@ def accepted(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[st
     return {name: value for name, value in values.items() if name in parameters}
 
 
+def is_required(parameter: inspect.Parameter) -> bool:
+    """Whether a parameter is positional and has no default value."""
+    is_positional = parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    return is_positional and parameter.default is parameter.empty
+
+
 def classes_of(module: Any, base: type, without: Iterable[str] = ()) -> dict[str, Callable[..., Any]]:
     """Return the public classes of a module that inherit from `base`, by name."""
     classes = {name: value for name, value in vars(module).items() if isinstance(value, type) and name[0] != "_"}

@@ -10,6 +10,7 @@ on. The function is called without gradients, after the previous update of the w
 in training mode.
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -20,7 +21,7 @@ from jaxtyping import Int
 
 from untrimmed.batches import TrainingBatch
 from untrimmed.data.dataset import RetrievalDataset
-from untrimmed.errors import ConfigError
+from untrimmed.errors import ConfigError, one_line
 from untrimmed.models.base import RetrievalModel
 from untrimmed.presets.settings import TrainSettings
 from untrimmed.running.batches import caption_training_batch, epoch_batches, training_batch
@@ -64,9 +65,25 @@ def _num_rows(dataset: RetrievalDataset, batch_of: Literal["videos", "captions"]
 
 
 def choose_sampler(train: TrainSettings) -> Callable[..., Any]:
-    """Return the sampler that `train.sampler` selects; raises the errors of `choose`."""
+    """Return the sampler that `train.sampler` selects.
+
+    Raises: ConfigError for a sampler with other parameters, and the errors of `choose`.
+    """
     chosen = choose("train.sampler", train.sampler, {"shuffle": shuffle})
-    return ready_to_call("train.sampler", chosen, train.sampler_settings)
+    sampler = ready_to_call("train.sampler", chosen, train.sampler_settings)
+    try:
+        inspect.signature(sampler).bind(None, **_arguments_of(sampler, train, epoch=0))
+    except TypeError as error:
+        raise ConfigError(
+            f"train.sampler: {one_line(error)}; expected the parameters (dataset, batch_size, seed, epoch), of which "
+            "only the first is required, and others with defaults or in train.sampler_settings"
+        ) from None
+    return sampler
+
+
+def _arguments_of(sampler: Callable[..., Any], train: TrainSettings, epoch: int) -> dict[str, Any]:
+    values = {"batch_size": train.batch_size, "batch_of": train.batch_of, "seed": train.seed, "epoch": epoch}
+    return accepted(sampler, values)
 
 
 def choose_preparation(train: TrainSettings) -> Callable[..., Any] | None:
@@ -114,8 +131,8 @@ class BatchSource:
 
     def _sampled(self, epoch: int) -> list[Rows]:
         train = self._train
-        values = {"batch_size": train.batch_size, "batch_of": train.batch_of, "seed": train.seed, "epoch": epoch}
-        batches = [np.asarray(rows) for rows in self.sampler(self._dataset, **accepted(self.sampler, values))]
+        arguments = _arguments_of(self.sampler, train, epoch)
+        batches = [np.asarray(rows) for rows in self.sampler(self._dataset, **arguments)]
         if not batches:
             raise ConfigError("train.sampler returned no batch, expected at least one")
         for place, rows in enumerate(batches):

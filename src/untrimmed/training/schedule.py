@@ -3,7 +3,8 @@
 A schedule is one of two kinds of functions:
 
 - A function of the update number (counted from 0) returns the factor of all learning rates. If the function has the
-  parameters `total_steps` (the number of updates of the run) and `warmup_share`, these values are passed.
+  parameters `total_steps` (the number of updates of the run) and `warmup_share`, these values are passed. A second
+  positional parameter with another name and no default value also receives the number of updates.
 - A function or class whose first parameter is `optimizer` returns a torch scheduler. Our loop calls the scheduler's
   `step` after each update. For `ReduceLROnPlateau`, our loop calls `step` after each epoch, with the metric of
   `train.select_by`. If the function or class has a parameter `T_max`, `total_steps`, `total_iters` or
@@ -15,13 +16,14 @@ rates are multiplied by a factor that rises linearly from 0 to 1 during the firs
 
 import inspect
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from torch.optim import Optimizer, lr_scheduler
 
 from untrimmed.errors import ConfigError
 from untrimmed.presets.settings import TrainSettings
-from untrimmed.training.choices import accepted, call_choice, choose, classes_of
+from untrimmed.training.choices import accepted, call_choice, choose, classes_of, is_required
 from untrimmed.training.optim import warmup_linear
 
 _OF_SCHEDULERS = ("ChainedScheduler", "SequentialLR")  # need schedulers as arguments
@@ -54,8 +56,11 @@ class Schedule:
         self.scheduler = self._scheduler() if next(iter(parameters), "") == "optimizer" else None
         values = {"total_steps": self._num_updates, "warmup_share": train.warmup_share}
         self._arguments = accepted(self._chosen, values) | train.schedule_settings
+        second = next(islice(parameters.values(), 1, None), None)
+        is_total = second is not None and second.name not in self._arguments and is_required(second)
+        self._total = (self._num_updates,) if is_total else ()
         if self.scheduler is None:
-            factor = call_choice("train.schedule", self._chosen, 0, settings=self._arguments)
+            factor = call_choice("train.schedule", self._chosen, 0, *self._total, settings=self._arguments)
             if not isinstance(factor, int | float):
                 raise ConfigError(f"train.schedule returned {factor!r}, expected the factor of the learning rate")
 
@@ -83,7 +88,7 @@ class Schedule:
         rates = self._base
         factor = self._warmup(number)
         if self.scheduler is None:
-            factor *= self._chosen(number, **self._arguments)
+            factor *= self._chosen(number, *self._total, **self._arguments)
         else:
             rates = [group["lr"] for group in groups]
         for group, rate in zip(groups, rates, strict=True):
