@@ -11,7 +11,7 @@ import pytest
 from untrimmed.errors import ConfigError
 from untrimmed.evaluation import significance
 from untrimmed.evaluation.report import Report
-from untrimmed.evaluation.significance import compare, randomization_p
+from untrimmed.evaluation.significance import compare, p_over_seeds, randomization_p
 
 DRAWN = """
 import numpy as np
@@ -69,6 +69,11 @@ def test_the_seeds_of_a_side_are_averaged_per_query():
 def test_reports_of_different_queries_are_refused():
     with pytest.raises(ConfigError):
         compare(report_of([1, 2]), report_of([1, 2], ids=["x", "y"]))
+
+
+def test_equal_values_of_all_seeds_have_no_p():
+    assert p_over_seeds([1.0, 1.0], [2.0, 2.0]) is p_over_seeds([1.0, 1.0], [1.0, 1.0]) is None
+    assert 0 < p_over_seeds([1.0, 1.0], [2.0, 2.5]) < 1
 
 
 def test_p_is_the_share_of_sign_assignments_with_at_least_the_same_sum():

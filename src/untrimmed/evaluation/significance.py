@@ -87,15 +87,17 @@ def p_of_sum_r(first: Sequence[Report], second: Sequence[Report]) -> tuple[float
 
 
 def p_over_seeds(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Return the p-value of Welch's t-test on one value per seed, or None if a model has only one seed."""
-    from scipy.stats import ttest_ind
+    """Return the p-value of Welch's t-test on one value per seed.
+
+    Return None if a model has only one seed, or if neither model's values differ between seeds.
+    """
+    from scipy.stats import ttest_ind_from_stats
 
     sides = (first, second)
-    if min(map(len, sides)) < 2:
+    if min(map(len, sides)) < 2 or not any(np.ptp(side) for side in sides):  # the test would divide by 0
         return None
-    if not any(np.ptp(side) for side in sides):  # the test would divide by 0
-        return float(sides[0][0] == sides[1][0])
-    return float(ttest_ind(*sides, equal_var=False).pvalue)
+    statistics = [figure for side in sides for figure in (np.mean(side), np.std(side, ddof=1), len(side))]
+    return float(ttest_ind_from_stats(*statistics, equal_var=False).pvalue)
 
 
 def randomization_p(difference: Float[np.ndarray, " Q"]) -> float:

@@ -49,7 +49,8 @@ def _lead(results: StudyResults, best: Candidate, rival: Candidate) -> str:
     lead = mean_sum_r(results, best) - mean_sum_r(results, rival)
     over_seeds, over_queries = p_of_sum_r(results.reports[best], results.reports[rival])
     if over_seeds is None:
-        test = "one seed, so no p over seeds"
+        alone = min(len(results.reports[entry]) for entry in (best, rival)) < 2
+        test = f"{'one seed' if alone else 'no differences between seeds'}, so no p over seeds"
     else:
         test = f"p over seeds {format_p(over_seeds)}{'' if over_seeds < SIGNIFICANT else ': not significant'}"
     return f"{lead:.1f} more than `{rival}` ({test}; p over queries {format_p(over_queries)})"
