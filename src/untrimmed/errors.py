@@ -128,10 +128,11 @@ def shown_value(value: object) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number with a noun.
 
-    >>> counted(1, "passage"), counted(2, "passage")
-    ('1 passage', '2 passages')
+    >>> counted(1, "query"), counted(1200, "query"), counted(2, "passage")
+    ('1 query', '1,200 queries', '2 passages')
     """
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    plural = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def install_advice(extra: str) -> str:

@@ -25,7 +25,7 @@ from untrimmed.data.prepare import Prepared, prepare
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.data.simulation.world import SimulationSettings
 from untrimmed.data.text_similarity import TextSimilarity, text_similarity
-from untrimmed.errors import ConfigError, FeatureError
+from untrimmed.errors import ConfigError, FeatureError, counted
 from untrimmed.presets import has_preset, load_preset
 
 BAR_WIDTH = 30
@@ -318,7 +318,7 @@ def untrained_command(
     if as_json:
         print_json({"queries": len(test.caption_ids), "videos": len(test.video_ids), "rows": rows})
         return
-    result_console.print(f"{name}, test: {len(test.caption_ids):,} queries, {len(test.video_ids):,} videos")
+    result_console.print(f"{name}, test: {counted(len(test.caption_ids), 'query')}, {counted(len(test.video_ids), 'video')}")
     width = max(map(len, rows))
     for row, figures in rows.items():
         cells = (f"{column} {figures[column]:5.1f}" for column in ("R@1", "R@5", "R@10", "R@100", "SumR"))

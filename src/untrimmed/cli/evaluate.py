@@ -21,7 +21,7 @@ from untrimmed.cli.options import (
     runtime_option,
 )
 from untrimmed.config import parse_overrides
-from untrimmed.errors import ConfigError
+from untrimmed.errors import ConfigError, counted
 from untrimmed.precision import Precision, read_precision
 
 _library_option = partial(typer.Option, rich_help_panel="Only for a library")
@@ -233,7 +233,8 @@ def _evaluate_library(
         for outcome in sorted(quality.outcomes, key=lambda o: (o.rank or 10**9, -o.iou)):
             rank = outcome.rank or "-"
             result_console.print(f"{rank!s:>4}  IoU {outcome.iou:.2f}  {outcome.query.text}")
-    table = Table(title=f"{len(quality.outcomes)} queries, {quality.num_videos} videos (percent)", title_justify="left")
+    sizes = f"{counted(len(quality.outcomes), 'query')}, {counted(quality.num_videos, 'video')}"
+    table = Table(title=f"{sizes} (percent)", title_justify="left")
     table.add_column("figure")
     table.add_column("value", justify="right")
     for name, value in quality.figures.items():

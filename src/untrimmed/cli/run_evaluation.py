@@ -14,7 +14,7 @@ from rich import box
 from rich.table import Table
 
 from untrimmed.cli.console import print_json, progress_console, result_console
-from untrimmed.errors import ConfigError
+from untrimmed.errors import ConfigError, counted
 from untrimmed.files import whole_file
 
 if TYPE_CHECKING:
@@ -177,7 +177,8 @@ def _describe_labels(report: Report) -> str:
 def _report_table(report: Report) -> Table:
     from untrimmed.evaluation.report import COLUMNS
 
-    title = f"{report.title}: {len(report.rank):,} queries, {report.num_videos:,} videos (R@K and SumR in percent)"
+    sizes = f"{counted(len(report.rank), 'query')}, {counted(report.num_videos, 'video')}"
+    title = f"{report.title}: {sizes} (R@K and SumR in percent)"
     return _metrics_table(title, report.rows, COLUMNS)
 
 

@@ -12,6 +12,7 @@ import typer
 
 from untrimmed.cli.console import clock, print_json, progress_console, result_console
 from untrimmed.cli.run_evaluation import Opening, require_format
+from untrimmed.errors import counted
 
 if TYPE_CHECKING:
     from untrimmed.running.top import CaptionRanking, RetrievedVideo
@@ -49,7 +50,7 @@ def evaluate_top(
     elif output == "latex":
         typer.echo(_to_latex(title, rankings), nl=False)
     else:
-        result_console.print(f"{title}: {len(rankings):,} queries, {len(dataset.video_ids):,} videos")
+        result_console.print(f"{title}: {counted(len(rankings), 'query')}, {counted(len(dataset.video_ids), 'video')}")
         for ranking in rankings:
             _print_ranking(ranking)
 

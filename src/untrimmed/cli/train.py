@@ -26,6 +26,7 @@ from untrimmed.cli.options import (
     settings_option,
 )
 from untrimmed.config import parse_overrides, require_sections
+from untrimmed.errors import counted
 from untrimmed.precision import read_precision
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def _print_best(run: Run) -> None:
     best = run.best
     names = dict.fromkeys((*RECALL, run.config.train.selects_by))
     figures = "  ".join(f"{name} {best['val'][name]:.1f}" for name in names)
-    epochs = f"best of {len(run.history)} epochs: epoch {best['epoch']}" if run.config.train.epochs else "untrained"
+    epochs = f"best of {counted(len(run.history), 'epoch')}: epoch {best['epoch']}" if run.config.train.epochs else "untrained"
     result_console.print(f"{epochs}, validation {figures}")
     result_console.print(f"run     {run.folder}")
     result_console.print(f"next    untrimmed evaluate {run.folder}")
