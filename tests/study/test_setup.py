@@ -10,7 +10,7 @@ from tests.run_world import SMALL
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import ConfigError
 from untrimmed.study.greedy import CandidateResult, Growth
-from untrimmed.study.setup import Candidate, Point, StudySetup, points_of
+from untrimmed.study.setup import OPTIONS, Candidate, Point, StudySetup, points_of
 from untrimmed.study.study import StudyPlan, StudyResults, _finalists
 
 FORM = "proto,model.iterations=1,model.builder=perceiver,train.weight_decay=1e-05"
@@ -58,7 +58,6 @@ def test_a_grid_has_every_combination_with_every_rate():
         (["dropout=0.1"], "dropout"),
         (["model.dropout=[1"], "model.dropout"),
         (["model.dropout=0.1", "model.dropout=0.2"], "model.dropout"),
-        (["train.learning_rate=1e-3"], "--rates"),
     ],
 )
 def test_a_wrong_grid_is_refused(grid, named):
@@ -73,6 +72,13 @@ def test_a_point_of_the_grid_trains_with_its_settings_in_a_run_of_its_own(setup,
     assert trial.overrides == of("ms_sl,model.dropout=0.2").overrides
     with refused(ConfigError, "model.dropout", "--grid"):
         setup.trial(Candidate.of("ms_sl,model.dropout=0.3"), point=point, steps=40, seed=2)
+
+
+@pytest.mark.parametrize(("key", "option"), OPTIONS.items())
+def test_a_setting_of_the_study_is_refused_with_its_option(setup, key, option):
+    for candidate, settings in ((f"ms_sl,{key}=5", ()), ("ms_sl", (f"{key}=5",))):
+        with refused(ConfigError, key, option):
+            setup.trial(Candidate.of(candidate), point=Point(3e-4, settings), steps=40, seed=2)
 
 
 def test_a_candidate_starts_from_the_file_with_most_of_its_attachments(setup, tmp_path):

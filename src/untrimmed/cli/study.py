@@ -32,7 +32,7 @@ MethodsArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="METHOD",
-        help="Methods to compare. Attachments and settings can follow, e.g. gmmformer_v2+ral,train.epochs=30",
+        help="Methods to compare. Attachments and settings can follow, e.g. gmmformer_v2+ral,model.dropout=0.1",
     ),
 ]
 DataOption = Annotated[list[str], data_option("--data", metavar="NAME", help="Data set at DIR/NAME (repeatable).")]

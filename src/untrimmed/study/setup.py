@@ -44,6 +44,7 @@ UNTRAINED = "untrained.json"  # file beside the runs: results of baselines that 
 COSTS = "costs.json"  # file beside the runs: costs of the finalists
 BESIDE_RUNS = frozenset((SIZES, FACTS, UNTRAINED, COSTS))
 RATE = "train.learning_rate"
+OPTIONS = {RATE: "--rates", "train.epochs": "--steps", "train.seed": "--seeds", "train.batch_size": "--batch"}
 _VALUE = r"[\w.:+-]+"  # characters that the name of a run's folder may contain
 # name of a setting of losses: the epoch in which a loss starts. It is scaled with the number of epochs of a trial.
 WARMUP_EPOCH = "warmup_epoch"
@@ -115,10 +116,10 @@ def points_of(rates: Sequence[float], grid: Sequence[str]) -> tuple[Point, ...]:
     >>> [str(point) for point in points_of([0.001], ["model.dropout+model.input_dropout=0.1,0.2"])]
     ['rate 0.001, model.dropout=0.1, model.input_dropout=0.1', 'rate 0.001, model.dropout=0.2, model.input_dropout=0.2']
 
-    Raises: ConfigError for an entry with another format, for a key that occurs twice, and for `train.learning_rate`.
+    Raises: ConfigError for an entry with another format, and for a key that occurs twice.
     """
     axes: list[list[tuple[str, ...]]] = []
-    earlier: list[str] = [RATE]
+    earlier: list[str] = []
     for entry in grid:
         if not re.fullmatch(rf"[\w.]+(\+[\w.]+)*={_VALUE}(,{_VALUE})*", entry):
             raise ConfigError(
@@ -130,7 +131,7 @@ def points_of(rates: Sequence[float], grid: Sequence[str]) -> tuple[Point, ...]:
         require_sections(keys)
         for key in keys:
             if key in earlier:
-                raise ConfigError(f"--grid {entry}: {key} has values already{'; use --rates' if key == RATE else ''}")
+                raise ConfigError(f"--grid {entry}: {key} has values already; name it once")
             earlier.append(key)
         axes.append([tuple(f"{key}={value}" for key in keys) for value in dict.fromkeys(values.split(","))])
     return tuple(Point(rate, tuple(chain(*settings))) for rate in rates for settings in product(*axes))
@@ -283,9 +284,11 @@ class StudySetup:
         The study's sizes, the candidate's settings and the settings of `point` override the settings of the candidate's
         preset. If a loss of the preset starts late, it starts after the same share of the trial's epochs.
 
-        Raises: ConfigError if both the candidate and `point` set a key.
+        Raises: ConfigError if both the candidate and `point` set a key, or if either sets a key of `OPTIONS`.
         """
         keys = [setting.partition("=")[0] for setting in (*candidate.settings, *point.settings)]
+        if fixed := [key for key in keys if key in OPTIONS]:
+            raise ConfigError(f"{candidate}: the study sets {fixed[0]} of all methods; use {OPTIONS[fixed[0]]}")
         if repeated := [key for key in keys if keys.count(key) > 1]:
             raise ConfigError(f"{candidate}: {repeated[0]} is set twice, by the method and by --grid; remove one")
         chosen = f"@{','.join(point.settings)}" if point.settings else ""
