@@ -318,7 +318,8 @@ def untrained_command(
     if as_json:
         print_json({"queries": len(test.caption_ids), "videos": len(test.video_ids), "rows": rows})
         return
-    result_console.print(f"{name}, test: {counted(len(test.caption_ids), 'query')}, {counted(len(test.video_ids), 'video')}")
+    sizes = f"{counted(len(test.caption_ids), 'query')}, {counted(len(test.video_ids), 'video')}"
+    result_console.print(f"{name}, test: {sizes}")
     width = max(map(len, rows))
     for row, figures in rows.items():
         cells = (f"{column} {figures[column]:5.1f}" for column in ("R@1", "R@5", "R@10", "R@100", "SumR"))

@@ -108,7 +108,9 @@ def _print_best(run: Run) -> None:
     best = run.best
     names = dict.fromkeys((*RECALL, run.config.train.selects_by))
     figures = "  ".join(f"{name} {best['val'][name]:.1f}" for name in names)
-    epochs = f"best of {counted(len(run.history), 'epoch')}: epoch {best['epoch']}" if run.config.train.epochs else "untrained"
+    epochs = "untrained"
+    if run.config.train.epochs:
+        epochs = f"best of {counted(len(run.history), 'epoch')}: epoch {best['epoch']}"
     result_console.print(f"{epochs}, validation {figures}")
     result_console.print(f"run     {run.folder}")
     result_console.print(f"next    untrimmed evaluate {run.folder}")
