@@ -96,7 +96,8 @@ def test_a_transcript_that_is_missing_says_why(run, with_subtitles):
     assert err.strip().endswith(" en")
     code, _, err = run("transcript", "sea [1].mp4")
     assert code == 1
-    require_named(err.strip(), "--speech", "--subtitles", "--screen-text")
+    require_named(err.strip(), "--speech", "--screen-text")
+    assert "--subtitles" not in err, "subtitles were looked for already"
     assert "cuts today." in run("transcript", "flag", "--language", "eng")[1]
 
 
@@ -108,13 +109,26 @@ def test_text_of_one_source_is_removed_and_the_video_stays(run, with_subtitles):
     assert run("transcript", "flag")[0] == 0
     code, out, err = run("rm", "--text", "subtitle", with_subtitles / "flag.mp4")
     assert (code, out.strip()) == (0, "1 removed")
-    removed, note = err.strip().splitlines()
-    require_named(removed, "flag.mp4")
-    require_named(note, "--no-subtitles")
+    require_named(err.strip(), "subtitle", "flag.mp4")
     assert run("transcript", "flag")[0] == 1
     assert "flag.mp4" in run("ls")[1]
     run("index", with_subtitles)
-    assert run("transcript", "flag")[0] == 0
+    assert run("transcript", "flag")[0] == 1, "removed texts stay removed"
+    (with_subtitles / "flag.en.srt").write_text(SRT.replace("today", "tomorrow"))
+    run("index", with_subtitles)
+    assert "tomorrow" in run("transcript", "flag")[1]
+
+
+def test_the_name_of_a_video_removes_its_text_without_a_question(run, with_subtitles, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run("rm", "--text", "subtitle", "flag.mp4")[0] == 0
+
+
+def test_a_subtitle_file_stands_for_its_video(run, videos):
+    (videos / "flag.en.srt").write_text(SRT)
+    assert run("index", videos / "flag.en.srt")[0] == 0
+    assert "flag.mp4" in run("ls")[1]
+    assert "cuts today." in run("transcript", "flag")[1]
 
 
 def test_equal_passages_of_two_tracks_are_printed_once(run, with_subtitles):
@@ -170,9 +184,9 @@ def test_errors_of_a_search_name_options(run, with_subtitles):
 
 def test_status_lists_the_sources_of_text(run, videos):
     run("index", videos)
-    assert "text from subtitle" in run("status")[1]
+    assert "reads text from subtitle" in run("status")[1]
     run("index", videos, "--no-subtitles")
-    assert "text from no source" in run("status")[1]
+    assert "reads no text" in run("status")[1]
     assert json.loads(run("status", "--json")[1])["sources"] == {}
 
 

@@ -12,7 +12,6 @@ import typer
 
 from untrimmed.cli.console import SOME_FAILED, clock, print_json, progress_console, result_console
 from untrimmed.cli.options import JsonOption, LibraryOption, parse_path
-from untrimmed.cli.transcript import TEXT_OPTIONS
 from untrimmed.errors import ConfigError, shown
 from untrimmed.precision import BUILTIN_PRODUCTS, choose_format
 from untrimmed.search.store.bucket import name_of
@@ -81,7 +80,8 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
         write(f"encoder   {settings.encoder_identity}, {settings.sampling}{exceptions}")
         write(f"precision {settings.products}{_describe_precision(settings)}")
         write(f"model     {_describe_model(settings.model)}")
-        write(f"text from {', '.join(sorted(settings.sources)) or 'no source'}")
+        sources = ", ".join(sorted(settings.sources))
+        write(f"index     reads {f'text from {sources}' if sources else 'no text'}")
     if facts["gone"]:
         write(f"gone      {_videos(facts['gone'])} missing on disk; to remove from the library: untrimmed rm --gone")
 
@@ -157,26 +157,23 @@ def rm(
     targets = [*named, *(record.path for record in (records if everything else missing))]
     remove = opened.remove if text is None else partial(opened.remove_text, text)
     removed = remove(targets, dry_run=True)
+    part = f"{text} of " if text else ""
     if not dry_run:
-        names_files_only = {record.path for record in removed} <= {str(absolute(path)) for path in named}
-        if removed and not (yes or names_files_only):
-            _confirm(len(removed), "the videos stay" if text else "the files stay", f"{text} of " if text else "")
+        folders = {absolute(path) for path in named}
+        names_folder = any(not folders.isdisjoint(Path(record.path).parents) for record in removed)
+        if removed and not yes and (names_folder or gone or everything):
+            _confirm(len(removed), "the videos stay" if text else "the files stay", part)
         # the files of these videos exist again, because their drive was connected in the meantime
         back = {record.path for record in missing if not is_deleted(record.path)}
         removed = remove(path for path in targets if path in named or path not in back)
     for record in removed:
-        progress_console.print(f"{'would remove' if dry_run else 'removed'}  {shown(Path(record.path))}")
+        progress_console.print(f"{'would remove' if dry_run else 'removed'}  {part}{shown(Path(record.path))}")
     for root, root_records in missing_roots.items():
         progress_console.print(
             f"kept  {_videos(len(root_records))} in {shown(root)}, which is missing or empty: is a drive disconnected? "
             f"To remove them: untrimmed rm {shlex.quote(str(root))}",
         )
     result_console.print(f"{len(removed)} {'would be ' if dry_run else ''}removed")
-    settings = opened.settings()
-    if text is not None and removed and settings is not None and text in settings.sources:
-        option = TEXT_OPTIONS.get(text, "").removeprefix("--")
-        advice = f"; to turn this source off for the whole library: untrimmed index --no-{option}" if option else ""
-        progress_console.print(f"note: the next index reads this text again{advice}")
     if missing_roots:
         raise typer.Exit(SOME_FAILED)
 

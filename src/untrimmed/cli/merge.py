@@ -9,6 +9,7 @@ import typer
 from untrimmed.cli.bars import counting
 from untrimmed.cli.console import print_json, result_console
 from untrimmed.cli.options import JsonOption, parse_path
+from untrimmed.errors import counted
 
 
 def merge(
@@ -35,5 +36,5 @@ def merge(
     if json_output:
         print_json({"library": name, **asdict(report)})
         return
-    duplicates = f", {report.duplicates} duplicates skipped" if report.duplicates else ""
+    duplicates = f", {counted(report.duplicates, 'duplicate')} skipped" if report.duplicates else ""
     result_console.print(f"{report.videos} videos in {name}: {report.copied} copied{duplicates}")

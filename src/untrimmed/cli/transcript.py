@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,7 +46,8 @@ def transcript(
 
     if form not in _FORMATS:
         raise ConfigError(f"--format is {form!r}, expected one of {', '.join(_FORMATS)}")
-    stored = untrimmed.open(library).transcript(video)
+    opened = untrimmed.open(library)
+    stored = opened.transcript(video)
     known = {*list_sources(), *(passage.source for passage in stored)}
     if source is not None and source not in known:
         raise UnknownNameError.among("source of passages", source, sorted(known))
@@ -58,18 +60,23 @@ def transcript(
     if len(labels := {passage.label for passage in passages}) > 1 and form in ("srt", "vtt"):
         print_notice(f"several texts are mixed: {', '.join(sorted(labels))}; choose by --source, --language or --track")
     if not passages:
-        progress_console.print(_missing(of_source, source))
+        settings = opened.settings()
+        progress_console.print(_missing(of_source, source, () if settings is None else settings.sources))
         raise typer.Exit(NOTHING_FOUND)
 
 
-def _missing(of_source: list[Passage], source: str | None) -> str:
-    """Return why there is no text, and what to do. `of_source` are the passages of the source in other languages."""
+def _missing(of_source: list[Passage], source: str | None, read: Collection[str]) -> str:
+    """Return why there is no text, and what to do.
+
+    `of_source` are the passages of the source in other languages, and `read` the sources that the library reads.
+    """
     if of_source:
         languages = ", ".join(sorted({passage.language or "unknown" for passage in of_source}))
         return f"no text in this language; this video has text in: {languages}"
-    options = " or ".join(TEXT_OPTIONS.values()) if source is None else TEXT_OPTIONS.get(source, "")
     of = "" if source is None else f" of the source {source!r}"
-    return f"the library has no text{of} of this video; to read it: untrimmed index {options} FILE".replace("  ", " ")
+    options = [option for name, option in TEXT_OPTIONS.items() if source in (None, name) and name not in read]
+    advice = f"; to read it: untrimmed index {' or '.join(options)}" if options else ""
+    return f"the library has no text{of} of this video{advice}"
 
 
 def _render(passages: list[Passage], form: str) -> str:

@@ -16,8 +16,10 @@ _MAX_GAP_S = 1.0
 _MAX_SENTENCE_S = 15.0
 _MAX_CHARACTERS = 300
 _MAX_OVERLAP_S = 0.05  # if passages overlap longer, two people speak at the same time
-_ENDS = (".", "!", "?", "…", "。", "！", "？", "♪", "]", ")", ":", ";")
-_CLOSING = "\"'”’»)"
+_ENDS = tuple(".!?…。！？♪])】］:;।॥؟۔։።။")
+_CLOSING = "\"'”’»)」』）"
+_NEW_SPEAKERS = ("-", "–", "—", "♪", "[", "(", ">>")
+_MAX_NAME = 30  # characters of the name of a speaker before a colon
 
 
 @dataclass(frozen=True)
@@ -80,9 +82,28 @@ def _continues(joined: list[Passage], passage: Passage) -> bool:
         and -_MAX_OVERLAP_S <= gap_s <= _MAX_GAP_S
         and passage.end_s - joined[0].start_s <= _MAX_SENTENCE_S
         and sum(len(part.text) + 1 for part in joined) + len(passage.text) <= _MAX_CHARACTERS
-        and not last.text.rstrip(_CLOSING).endswith(_ENDS)
-        and not passage.text.startswith(("-", "–", "—", "♪", "[", "("))
+        and not ends_sentence(last.text)
+        and not _begins_with_speaker(passage.text)
     )
+
+
+def ends_sentence(text: str) -> bool:
+    """Whether a sentence ends with this text.
+
+    >>> ends_sentence('He said: "Yes."'), ends_sentence("「はい。」"), ends_sentence("and then")
+    (True, True, False)
+    """
+    return text.rstrip(_CLOSING).endswith(_ENDS)
+
+
+def _begins_with_speaker(text: str) -> bool:
+    """Whether a text begins with a mark or the name of a new speaker.
+
+    >>> [_begins_with_speaker(text) for text in ("- Yes.", ">> Yes.", "DR. NO: Yes.", "At 9: yes.")]
+    [True, True, True, False]
+    """
+    name, colon, _ = text.partition(":")
+    return text.startswith(_NEW_SPEAKERS) or (bool(colon) and len(name) <= _MAX_NAME and name.isupper())
 
 
 def _sentence(joined: list[Passage]) -> Sentence:

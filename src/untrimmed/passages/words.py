@@ -16,14 +16,24 @@ _UNSPACED = (
     r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     r"\U00020000-\U0003ffff"
 )
-_LETTER = rf"(?:(?![{_UNSPACED}])[^\W_]\0*)"  # with its marks, which `_without_marks` has replaced by "\0"
+# Files use several characters for an apostrophe inside a word. Some of them are letters (ʼ ʻ) or accents (` ´).
+_APOSTROPHES = "'’‘`´＇ʼʻ"
+_LETTER = (
+    rf"(?:(?![{_UNSPACED}{_APOSTROPHES}])[^\W_]\0*)"  # with its marks, which `_without_marks` has replaced by "\0"
+)
 # In French and Italian, a shortened word and an apostrophe may precede a word: l'homme, dell'acqua. Both can be found.
 _ELIDED = r"(?<![^\W_])(?i:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu|all|coll|dall|dell|nell|quell|sull|un)"
-_WORD = re.compile(rf"[{_UNSPACED}]\0*|{_ELIDED}(?=['’](?![sS]\b){_LETTER})|{_LETTER}+(?:['’]{_LETTER}+)*")
+_WORD = re.compile(
+    rf"[{_UNSPACED}]\0*|{_ELIDED}(?=[{_APOSTROPHES}](?![sS]\b){_LETTER})|{_LETTER}+(?:[{_APOSTROPHES}]{_LETTER}+)*"
+)
 _MARKS = {"Mn", "Mc", "Me", "Cf"}  # categories of marks (accents, vowel signs) and of invisible characters in words
 # Marks that do not change a word: accents of Latin, Greek and Cyrillic, Hebrew points, Arabic harakat, and variation
 # selectors. Vowel signs of other scripts, such as Devanagari, are letters.
 _ACCENTS = re.compile(r"[\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\ufe00-\ufe0f]")
+# Letters whose stroke or second letter is no accent. Searches often replace them.
+_PLAIN_LETTERS = str.maketrans(
+    {"æ": "ae", "đ": "d", "ð": "d", "ħ": "h", "ı": "i", "ł": "l", "ø": "o", "œ": "oe", "ŧ": "t", "þ": "th"}
+)
 _QUOTED = re.compile(r'"([^"]*)"|“([^”]*)”|„([^“”]*)[“”]|«([^»]*)»')
 # English words that do not describe the content of a passage. They are ignored in a query that has other words.
 _STOP_WORDS = """
@@ -33,11 +43,11 @@ _STOP_WORDS = """
     under until up us very was we were what when where which while who will with would you your youre
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-_POSSESSIVE = re.compile(r"(?<=[^\W\d_])['’][sS]$")
+_POSSESSIVE = re.compile(rf"(?<=[^\W\d_])[{_APOSTROPHES}][sS]$")
 # Words that are not a possessive with 's: let's. They are often written without an apostrophe.
 _CONTRACTED = {"he", "here", "how", "it", "let", "she", "that", "there", "what", "when", "where", "who", "why"}
 _WHOLE_TEXT = 0.95  # strength of a passage that contains the whole text of the query, word for word
-WORDS_VERSION = 4  # increased whenever `indexed_text` changes; `untrimmed index` then updates the index of words
+WORDS_VERSION = 5  # increased whenever `indexed_text` changes; `untrimmed index` then updates the index of words
 MAX_WORD = 40  # longer words are truncated, in the index and in queries
 
 
@@ -77,15 +87,19 @@ def folded(word: str) -> str:
 
     >>> folded("Ärger"), folded("NASA’s"), folded("Let's"), folded("80's"), folded("مُحَمَّد"), folded("हिन्दी")
     ('arger', 'nasa', 'lets', '80s', 'محمد', 'हिन्दी')
+    >>> folded("Wałęsa"), folded("Smørrebrød"), folded("Œuvre"), folded("don`t"), folded("Пʼять")
+    ('walesa', 'smorrebrod', 'oeuvre', 'dont', 'пять')
     """
     owner = _POSSESSIVE.sub("", word)
     if owner.lower() not in _CONTRACTED:
         word = owner
     if word.isascii():
-        return word.lower().replace("'", "")[:MAX_WORD]
-    marked = _ACCENTS.sub("", unicodedata.normalize("NFKD", word.casefold()))
-    visible = (letter for letter in marked if letter not in "'’" and unicodedata.category(letter) != "Cf")
-    return unicodedata.normalize("NFC", "".join(visible))[:MAX_WORD]
+        return word.lower().replace("'", "").replace("`", "")[:MAX_WORD]
+    visible = "".join(
+        letter for letter in word.casefold() if letter not in _APOSTROPHES and unicodedata.category(letter) != "Cf"
+    )
+    marked = _ACCENTS.sub("", unicodedata.normalize("NFKD", visible)).translate(_PLAIN_LETTERS)
+    return unicodedata.normalize("NFC", marked)[:MAX_WORD]
 
 
 def indexed_text(text: str) -> str:

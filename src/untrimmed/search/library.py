@@ -343,8 +343,9 @@ class Library:
     ) -> list[VideoRecord]:
         """Remove the passages of a source, such as "speech", of these files and of all videos in these folders.
 
-        Returns the records of the videos that had such passages. The videos stay in the library. The next indexing run
-        reads their passages again, unless the source is turned off. With `dry_run`, the records are only returned.
+        Returns the records of the videos that had such passages. The videos stay in the library. Indexing reads their
+        passages again when the video, its subtitle files or the settings of the source have changed. With `dry_run`,
+        the records are only returned.
 
         Raises:
             UnknownNameError: The source does not exist, or a path is not in the library.
@@ -352,6 +353,7 @@ class Library:
         """
         from untrimmed.passages.source import list_sources
         from untrimmed.search.store.passages import PassageTable  # an import that searches do not need
+        from untrimmed.search.store.readings import new_reading_id
 
         with VideoIndex(self.folder) as index:
             records = self._records_at(Records(index.scan()), paths)
@@ -361,7 +363,11 @@ class Library:
                 raise UnknownNameError.among("source of passages", source, sorted(known))
             removed = [reading for reading in readings if reading.source == source and reading.video_id in records]
             if not dry_run:
-                table.remove([reading.reading_id for reading in removed])
+                empty = [
+                    replace(reading, num_passages=0, warnings=(), unread="", reading_id=new_reading_id())
+                    for reading in removed
+                ]
+                table.put_empty(empty, [reading.reading_id for reading in removed])
                 table.finish()
         if not dry_run:
             cache_library(self.folder)

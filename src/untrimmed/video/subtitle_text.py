@@ -55,6 +55,7 @@ _TIME = r"-?\d{1,4}(?:\s*:\s*\d{1,2}){0,2}\s*(?:[.,:]\s*\d{1,3})?"
 _TIMING = re.compile(rf"^\s*({_TIME})\s*-{{1,2}}\s*>\s*({_TIME})(?:\s|$)")
 _PART_OF_TIMING = re.compile(r"\s*\d[\d\s:.,]*(?:-[->\d\s:.,]*)?")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--.*?-->|<\d[\d:.]*>|</?>")
+_RUBY = re.compile(r"<r[tp]\b[^<>]*>[^<]*(?:</r[tp]>)?", re.IGNORECASE)  # the pronunciation of the characters before it
 _BREAK_TAG = re.compile(r"<(?:br|/p|/div)\b[^<>]*>", re.IGNORECASE)
 _OVERRIDE = re.compile(r"\{\\[^{}]*\}|\{[yYcCfFsSoP]:[^{}]*\}")
 _ANY_OVERRIDE = re.compile(r"\{[^{}]*\}")
@@ -351,6 +352,8 @@ def plain_text(text: str) -> str:
 
     >>> plain_text("<i>3 < 5</i> &amp; <font color='red'>7</font>{\\\\an8}")
     '3 < 5 & 7'
+    >>> plain_text("<ruby>漢字<rt>かんじ</rt></ruby>を読む")
+    '漢字を読む'
     """
     text = text[:MAX_LINE]
     if "{" in text:
@@ -358,7 +361,7 @@ def plain_text(text: str) -> str:
     if "\\" in text:
         text = text.replace("\\N", " ").replace("\\n", " ").replace("\\h", " ")
     if "<" in text:
-        text = _BREAK_TAG.sub(" ", text)
+        text = _BREAK_TAG.sub(" ", _RUBY.sub("", text))
         for _ in range(8):  # tags inside tags
             text, count = _TAG.subn("", text)
             if not count:

@@ -292,6 +292,24 @@ def test_a_phrase_in_quotes_has_a_moment_at_each_of_its_places(talks):
     assert all(moment.end_s - moment.start_s < 4 for moment in said)
 
 
+@pytest.mark.parametrize(("end", "span_s"), [("", (2.0, 3.4)), (".", (0.0, 5.4))])
+def test_without_punctuation_a_moment_spans_the_subtitles_with_the_words(talks, end, span_s):
+    lines = ["so welcome back", "to our", "big lake", "and zoo", "where we", f"wait{end}"]
+    (hit,) = talks(talk=lines).search(Query("lake zoo", modes=("said",)))
+    assert (hit.start_s, hit.end_s) == pytest.approx(span_s, abs=0.01)
+
+
+def test_a_sentence_that_is_said_outranks_a_picture_that_differs_from_all_others(talks):
+    library = talks(talk=["The red tax law rules."])
+    folder = Path(library.videos()[0].path).parent
+    write_clip(folder / "talk.mp4", ["blue"])
+    for number in range(1, 31):
+        write_clip(folder / f"blue-{number}.mp4", ["blue"] * number)
+    write_clip(folder / "red.mp4", ["red"])
+    library.index(folder)
+    assert names(library.search("red tax law rules", limit=1)) == ["talk"]
+
+
 def test_a_moment_ends_with_its_video(talks):
     library = talks(talk=["tax rules"])
     file = library.videos()[0].path

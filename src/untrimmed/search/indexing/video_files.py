@@ -13,6 +13,7 @@ import numpy as np
 from untrimmed.encoders.encoder import ClipEncoder, Encoder, VideoEncoding, start_video
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import FeatureError, IndexMismatchError, UntrimmedError, shown
+from untrimmed.passages.subtitles import videos_of
 from untrimmed.search.store.records import Settings, VideoRecord, absolute
 from untrimmed.types import FrameFeatures
 from untrimmed.video.pictures import read_pictures
@@ -35,10 +36,10 @@ class FoundVideos:
 def find_videos(paths: Iterable[Path], *, with_pictures: bool = False) -> FoundVideos:
     """Return the files in `paths`, and the video files in the folders in `paths` and their subfolders, sorted.
 
-    A file in `paths` may have any suffix. Hidden files and folders are ignored. Links to folders are only followed if
-    they are in `paths`; other links that lead out of these folders are returned in `linked`. An unreadable folder is
-    returned like a file, so that indexing reports it. If `with_pictures`, a folder of numbered pictures
-    (`untrimmed.video.pictures`) counts as a video.
+    A file in `paths` may have any suffix. A subtitle file stands for its video. Hidden files and folders are ignored.
+    Links to folders are only followed if they are in `paths`; other links that lead out of these folders are returned
+    in `linked`. An unreadable folder is returned like a file, so that indexing reports it. If `with_pictures`, a folder
+    of numbered pictures (`untrimmed.video.pictures`) counts as a video.
 
     Raises:
         UntrimmedError: A path does not exist or cannot be read.
@@ -55,7 +56,7 @@ def find_videos(paths: Iterable[Path], *, with_pictures: bool = False) -> FoundV
             roots.append(os.path.realpath(path))
             files.update(dict.fromkeys(_walk(path, links, with_pictures=with_pictures)))
         else:
-            files[path] = None
+            files.update(dict.fromkeys(videos_of([path]) or [path]))
     outside = [link for link in links if not any(Path(os.path.realpath(link)).is_relative_to(root) for root in roots)]
     return FoundVideos(tuple(files), tuple(outside))
 

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from untrimmed.passages.passage import TextMode
+from untrimmed.passages.sentences import ends_sentence
 from untrimmed.passages.words import TextQuery, words_strength
 from untrimmed.search.corpora.best_vector import BRANCH, BestVectorQuery
 from untrimmed.search.corpora.passages import PassageCorpus, PassagesView
@@ -55,16 +56,22 @@ class ScoredPassage:
             self.mode, passage.start_s, passage.end_s, passage.text, passage.source, passage.language, words
         )
 
-    @property
-    def whole_span(self) -> tuple[float, float]:
-        """The span of the whole passage."""
+    @cached_property
+    def span(self) -> tuple[float, float]:
+        """The span of the sentence, or only of its parts with matching words if the text has no end of a sentence.
+
+        Texts without punctuation are joined to long passages, which are no sentences.
+        """
         passage = self.match.sentence.passage
-        return passage.start_s, passage.end_s
+        words = self.query.matches(passage.text)
+        if not words or ends_sentence(passage.text):
+            return passage.start_s, passage.end_s
+        return self._span_of_parts(words[0].start, words[-1].end)
 
     @property
     def moment_spans(self) -> list[tuple[float, float]]:
-        """The spans of moments: one per place of a phrase in quotes, or (without phrases) the whole passage."""
-        return (self.query.phrases and self.spans) or [self.whole_span]
+        """The spans of moments: one per place of a phrase in quotes, or (without phrases) the span of the sentence."""
+        return (self.query.phrases and self.spans) or [self.span]
 
     @cached_property
     def spans(self) -> list[tuple[float, float]]:
@@ -86,6 +93,10 @@ class ScoredPassage:
         first, last = self._times(start, start + 1)[0], self._times(end - 1, end)[1]
         if first is not None and last is not None:
             return first, last
+        return self._span_of_parts(start, end)
+
+    def _span_of_parts(self, start: int, end: int) -> tuple[float, float]:
+        """Return the span of the sentence's parts that contain `text[start:end]`."""
         parts = []
         position = 0
         for part in self.match.sentence.parts:

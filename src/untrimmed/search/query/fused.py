@@ -29,6 +29,7 @@ _TOGETHER_S = 3.0  # passages that match different parts of a query belong toget
 _SNAP_S = 0.5  # a moment is extended beyond its passage to a shot change that is at most this far away
 _MAX_PASSAGES = 80  # largest number of passages of a video if all of its moments are requested
 _EDGE_S = 1e-3  # in a curve of passages, the strength rises and falls within this time before and after a passage
+_MIN_RAISE = 1.2  # a passage of strength 1 raises the score at least by this multiple of the best frame's relevance
 _SAMPLE_SIZE = 16  # number of videos from which the usual relevance of frames is estimated
 
 T = TypeVar("T")
@@ -145,7 +146,7 @@ class FusedQuery:
             return self.prepared.relevance(video_id)
         duration_s = self.view.records.of(video_id).duration_s
         passages = [passage for by_video in self.matches for passage in by_video.get(video_id, ())]
-        starts_s, ends_s = np.array([passage.whole_span for passage in passages]).reshape(-1, 2).T
+        starts_s, ends_s = np.array([passage.span for passage in passages]).reshape(-1, 2).T
         times_s = np.concatenate([[0.0, duration_s], starts_s - _EDGE_S, starts_s, ends_s, ends_s + _EDGE_S])
         times_s = np.unique(times_s.clip(0.0, duration_s))
         is_inside = (starts_s <= times_s[:, None]) & (times_s[:, None] <= ends_s)
@@ -162,10 +163,12 @@ class FusedQuery:
             return None
 
     def _frame_statistics(self) -> tuple[float, float, bool]:
-        """Return the standard deviation of the relevance of frames, a threshold, and whether pictures show the query.
+        """Return the deviation of the relevance of frames, a threshold, and whether pictures show the query.
 
-        Frames whose relevance reaches the threshold agree with a passage, see `FusionSettings.agreement`. The third
-        value is true if the best frame has at least the confidence `FusionSettings.sure`.
+        The deviation is the standard deviation. It is larger if the best frame is an outlier, so that a passage of
+        strength 1 exceeds this frame. Frames whose relevance reaches the threshold agree with a passage, see
+        `FusionSettings.agreement`. The third value is true if the best frame has at least the confidence
+        `FusionSettings.sure`.
         """
         if self.prepared is None:
             return 1.0, math.inf, False
@@ -177,7 +180,8 @@ class FusedQuery:
         mean, deviation = float(values.mean()), max(float(values.std()), 1e-6)
         best = max((video.score for video in ranked), default=mean)
         is_shown = self.confidence is not None and self.confidence.of(best) >= self.settings.sure
-        return deviation, max(mean + self.settings.agreement * deviation, (mean + best) / 2), is_shown
+        min_relevance = max(mean + self.settings.agreement * deviation, (mean + best) / 2)
+        return max(deviation, _MIN_RAISE * (best - mean) / self.settings.weight), min_relevance, is_shown
 
     def _video(
         self, video_id: str, seen: dict[str, float], deviation: float, min_relevance: float, is_picture: bool
@@ -196,8 +200,8 @@ class FusedQuery:
         for passage, group, place in [(*entry, span) for entry in groups for span in entry[0].moment_spans]:
             start_s, end_s = self._widened(video_id, *place)
             strength = sum(other.strength for other in group) / len(list(filter(None, self.matches)))
-            start_s = min([start_s, *(other.whole_span[0] for other in group[1:])])
-            end_s = max([end_s, *(other.whole_span[1] for other in group[1:])])
+            start_s = min([start_s, *(other.span[0] for other in group[1:])])
+            end_s = max([end_s, *(other.span[1] for other in group[1:])])
             words = [place] if passage.query.phrases else passage.spans or [place]
             relevance = None
             peak_s = (words[0][0] + words[-1][1]) / 2
