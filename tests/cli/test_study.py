@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.cli.conftest import numbers
+from tests.refusals import require_named
 from tests.run_world import SMALL
 from untrimmed.data.simulation.simulate import simulate
 
@@ -131,3 +132,16 @@ def test_a_dry_run_refuses_runs_of_other_sizes_and_data_and_writes_nothing(typed
 )
 def test_mistakes_are_named_before_training(refusal, words, wrong, named):
     assert named in refusal(*words, *wrong)
+
+
+@pytest.mark.parametrize("row", ["ms_sl,weights.evidence=0.5", "gmmformer,weights.clip_nec=0.5"])
+def test_a_weight_without_a_loss_is_refused_with_its_row_before_training(refusal, words, row):
+    message = refusal(*words, row, "--dry-run")
+    assert message.count(row) == 1
+    assert "ms_sl+evidence" in message or "'clip_nce'" in message
+
+
+def test_a_grid_that_fits_only_some_methods_is_refused_with_the_way_out(refusal, words):
+    words = [*words, "proto", "--dry-run", "--grid"]
+    require_named(refusal(*words, "model.iterations=1,2").strip(), "ms_sl", "--grid", "proto,model.iterations=1")
+    assert "--grid" not in refusal(*words, "model.iteration=1,2")

@@ -10,7 +10,7 @@ from tests.run_world import SMALL
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import ConfigError
 from untrimmed.study.greedy import CandidateResult, Growth
-from untrimmed.study.setup import OPTIONS, Candidate, Point, StudySetup, points_of
+from untrimmed.study.setup import OPTIONS, Candidate, Point, StudySetup, points_of, require_terms
 from untrimmed.study.study import StudyPlan, StudyResults, _finalists
 
 FORM = "proto,model.iterations=1,model.builder=perceiver,train.weight_decay=1e-05"
@@ -103,6 +103,10 @@ def test_a_finished_run_with_other_settings_is_refused(setup, small):
     changed = replace(trial, overrides={**trial.overrides, "weights.clip_nce": 7.0})
     with refused(ConfigError, "weights.clip_nce", "7.0", "--out"):
         changed.require_same()
+
+
+def test_a_weight_may_belong_to_a_loss_that_a_setting_adds(of):
+    require_terms(of("ms_sl,losses.query_similarity.temperature=0.1,weights.query_similarity=1.0,weights.clip_nce=0.5"))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]"])

@@ -273,9 +273,16 @@ def _require_losses(names: Iterable[str]) -> None:
 
 
 def _attachments_with(term: str) -> list[str]:
-    """Return the attachments of this package that have the loss term `term`."""
-    files = sorted(FOLDER.glob(f"attachments/*/{OWN_DATA_PRESET}.yaml"))
-    return [path.parent.name for path in files if term in read_yaml(path).get("weights", {})]
+    """Return the attachments that have the loss term `term`."""
+    from untrimmed.models.registry import list_attachments  # imports torch, as above
+
+    return [name for name in list_attachments() if term in attachment_terms(name)]
+
+
+def attachment_terms(name: str) -> frozenset[str]:
+    """Return the loss terms of an attachment; raises UnknownNameError."""
+    settings = _attachment_settings(name, OWN_DATA_PRESET)
+    return frozenset((*settings.get("losses", ()), *settings.get("weights", ())))
 
 
 def list_presets() -> list[tuple[str, str]]:

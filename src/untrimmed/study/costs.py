@@ -18,11 +18,9 @@ from untrimmed.models.registry import create_model
 from untrimmed.precision import choose_format
 from untrimmed.presets import Preset
 from untrimmed.reproduction.efficiency import megabytes_per_video, parameters
-from untrimmed.running.batches import epoch_batches, training_batch
 from untrimmed.running.encoding import Encoding
 from untrimmed.running.memory import keep_freed_memory
-from untrimmed.running.run import DataSettings
-from untrimmed.running.split import load_split
+from untrimmed.study.setup import first_batch
 from untrimmed.training.optim import BertAdam, parameter_groups
 from untrimmed.training.trials import Trial
 
@@ -90,10 +88,7 @@ def costs_of(trials: Sequence[Trial]) -> list[CandidateCosts]:
     for trial in trials:
         preset = trial.fitted_settings
         steppers.append(Stepper(preset, Encoding(cpu, choose_format(trial.precision, "cpu").name)))
-        data = DataSettings(name=trial.data, root=str(trial.root.resolve()))
-        split = load_split(data, preset.sizes(), preset.features, "train")
-        rows = epoch_batches(len(split.video_ids), preset.train.batch_size, seed=0, epoch=0)[0]
-        batches.append(training_batch(split, rows, sort_by=preset.features.sort_by))
+        batches.append(first_batch(trial, preset.train.batch_size))
     rounds = [[stepper.step(batch) for stepper, batch in zip(steppers, batches, strict=True)] for _ in range(ROUNDS)]
     # leave out the first step, which takes longer
     step_s = [statistics.median(times[1:]) for times in zip(*rounds, strict=True)]

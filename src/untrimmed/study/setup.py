@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import chain, product
@@ -14,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float
 
+from untrimmed.batches import TrainingBatch
 from untrimmed.config import build, parse_overrides, read_json, require_sections
 from untrimmed.data.annotations import videos_of
 from untrimmed.data.benchmarks.benchmark import SPLITS
@@ -28,11 +31,16 @@ from untrimmed.evaluation.recall import recall
 from untrimmed.evaluation.report import Report
 from untrimmed.files import write_whole
 from untrimmed.models.naming import ModelName
-from untrimmed.precision import Precision
+from untrimmed.models.registry import create_model
+from untrimmed.precision import Precision, choose_format
 from untrimmed.presets import OWN_DATA_PRESET, choose_preset, has_preset, preset_method
+from untrimmed.running.batches import epoch_batches, training_batch
+from untrimmed.running.encoding import Encoding
 from untrimmed.running.evaluate import evaluate
-from untrimmed.running.run import Run
+from untrimmed.running.run import DataSettings, Run
+from untrimmed.running.split import load_split
 from untrimmed.running.untrained import untrained_rows
+from untrimmed.training.rehearsal import rehearse_step
 from untrimmed.training.trials import Trial
 
 CAPTIONS = 3  # the digest of a data set reads the words of this many captions
@@ -286,6 +294,7 @@ class StudySetup:
 
         Raises: ConfigError if both the candidate and `point` set a key, or if either sets a key of `OPTIONS`.
         """
+        changes = parse_overrides((*candidate.settings, *point.settings))
         keys = [setting.partition("=")[0] for setting in (*candidate.settings, *point.settings)]
         if fixed := [key for key in keys if key in OPTIONS]:
             raise ConfigError(f"{candidate}: the study sets {fixed[0]} of all methods; use {OPTIONS[fixed[0]]}")
@@ -293,7 +302,7 @@ class StudySetup:
             raise ConfigError(f"{candidate}: {repeated[0]} is set twice, by the method and by --grid; remove one")
         chosen = f"@{','.join(point.settings)}" if point.settings else ""
         preset = self.preset_for(candidate.name)
-        published = choose_preset(candidate.name, self.data, preset)
+        published = choose_preset(candidate.name, self.data, preset, changes)
         epochs = math.ceil(steps / math.ceil(self.facts.videos["train"] / self.batch))
         share = epochs / published.train.epochs
         late = {
@@ -312,7 +321,7 @@ class StudySetup:
             "train.hard_negatives_from_epoch": round(published.train.hard_negatives_from_epoch * share),
             "train.seed": seed,
             **late,
-            **parse_overrides((*candidate.settings, *point.settings)),
+            **changes,
         }
         return Trial(
             method=str(candidate.name),
@@ -390,6 +399,34 @@ def require_files(trial: Trial) -> None:
         open_teacher(Layout.at(trial.root, trial.data))
     if trial.settings.sizes().max_passages:
         open_subtitles(Layout.at(trial.root, trial.data))
+
+
+def require_terms(trial: Trial) -> None:
+    """Check that the loss terms of a trial and its weights have the same names.
+
+    If the trial has no weights besides those of its preset, no features are read. Otherwise the losses of two videos
+    are computed.
+
+    Raises: the errors of `rehearse_step`.
+    """
+    with suppress(ConfigError):  # a loss without a weight in the preset
+        published = choose_preset(trial.method, trial.data, trial.preset)
+        if trial.settings.weights.keys() <= published.weights.keys() | trial.settings.losses.keys():
+            return
+    preset = trial.fitted_settings
+    model = create_model(preset.name, **preset.settings)
+    encode = Encoding(torch.device("cpu"), choose_format(trial.precision, "cpu").name)
+    advice = DataSettings(name=trial.data, root=str(trial.root)).how_to_check
+    rehearse_step(model, first_batch(trial, 2), preset.weights_in(model.config), encode, how_to_check=advice)
+
+
+def first_batch(trial: Trial, num_videos: int) -> TrainingBatch:
+    """Return a batch of random training videos of a trial's data set."""
+    preset = trial.fitted_settings
+    data = DataSettings(name=trial.data, root=str(trial.root.resolve()))
+    split = load_split(data, preset.sizes(), preset.features, "train")
+    rows = epoch_batches(len(split.video_ids), num_videos, seed=0, epoch=0)[0]
+    return training_batch(split, rows, sort_by=preset.features.sort_by)
 
 
 def _beginning(table: Float[np.ndarray, "N D"]) -> str:

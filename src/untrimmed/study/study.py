@@ -19,7 +19,7 @@ from untrimmed.plugins import PluginModule, import_again, imported
 from untrimmed.running.training_free import require_learner
 from untrimmed.study.costs import CandidateCosts, stored_costs
 from untrimmed.study.greedy import CandidateResult, Growth, grow
-from untrimmed.study.setup import COSTS, Candidate, Point, StudySetup, points_of, reached, require_files
+from untrimmed.study.setup import COSTS, Candidate, Point, StudySetup, points_of, reached, require_files, require_terms
 from untrimmed.training.trials import Trial
 
 SEARCH_SEED = 0
@@ -223,10 +223,9 @@ def outlook(setup: StudySetup, plan: StudyPlan) -> list[str]:
         require_learner(method.name.method)
         model_class(method.name)
         for point in plan.points:
-            trial = trial_of(setup, plan, method, point)
-            if reason := trial.refusal():
-                raise ConfigError(reason)
-        require_files(trial)
+            if reason := _refusal(setup, plan, method, point):
+                row = "" if str(method) in reason else f"{method}: "
+                raise ConfigError(f"{row}{reason}{_grid_advice(setup, plan, method, point)}")
     setup.require_same()
     searched = [trial_of(setup, plan, method, point) for method in plan.methods for point in plan.points]
     finished = sum(_knows(trial, "val") for trial in searched)
@@ -242,6 +241,32 @@ def outlook(setup: StudySetup, plan: StudyPlan) -> list[str]:
         lines += [f"  refused: {reason}" for reason in reasons.values() if reason]
     count = f"{plan.finalists} and their methods" if plan.attachments else f"{len(plan.methods)}"
     return [*lines, f"finalists: {count}, {plan.steps} steps each with {plan.seeds} seeds"]
+
+
+def _refusal(setup: StudySetup, plan: StudyPlan, method: Candidate, point: Point) -> str:
+    """Return the reason why the search cannot train a method with the settings of `point`, or "" if it can.
+
+    Raises: FeatureError if files of a teacher or of subtitles are missing.
+    """
+    try:
+        trial = trial_of(setup, plan, method, point)
+        if reason := trial.refusal():
+            return reason
+        require_files(trial)
+        require_terms(trial)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def _grid_advice(setup: StudySetup, plan: StudyPlan, method: Candidate, point: Point) -> str:
+    """Return a text for a method that cannot have the grid's settings, if another method can have them."""
+    if not point.settings or _refusal(setup, plan, method, Point(point.rate)):
+        return ""
+    for other in plan.methods:
+        if not _refusal(setup, plan, other, point):
+            return f"; --grid applies to all methods: name {other},{point.settings[0]} instead, or run two studies"
+    return ""
 
 
 def trial_of(setup: StudySetup, plan: StudyPlan, candidate: Candidate, point: Point) -> Trial:
