@@ -71,3 +71,11 @@ def test_a_method_without_a_preset_needs_only_weights(world, run, refusal):
     train = ("train", "diary_frames", *data, "--out", world / "run", "model.dim=8", "train.epochs=1")
     assert "weights.nce" in refusal(*train)
     assert run(*train, "weights.nce=1.0")[0] == 0
+
+
+@pytest.mark.parametrize("method", ["diary_frames", "ms_sl+diary_bias"])
+def test_an_unknown_method_or_attachment_leads_to_the_import_option(method, world, refusal):
+    outside_code.forget()
+    train = ("train", method, "--data", "mine", "--root", world / "data", "--out", world / "run")
+    assert "--import" in refusal(*train)
+    assert "--import" not in refusal(*train, "--import", world / "code" / "diary_losses.py")

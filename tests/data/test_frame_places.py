@@ -121,3 +121,4 @@ def test_a_data_set_has_a_short_repr_a_length_and_items(root):
         with pytest.raises(IndexError):
             data[outside]
     assert sum(1 for _ in data) == len(data)
+    assert [part.annotation for part in data[-2:]] == list(data.annotations[-2:])

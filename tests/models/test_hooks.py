@@ -142,6 +142,14 @@ def test_an_exception_in_a_hook_is_one_line_with_its_place_and_inputs(check):
     assert isinstance(caught.value.__cause__, RuntimeError)
 
 
+def test_an_unknown_branch_is_refused_with_the_known_branches(check):
+    def compute_losses(self, step):
+        return {"nce": self.compute_scores(step.queries, step.videos)["event"].value.mean()}
+
+    with refused(ConfigError, "Hooked.compute_losses", "'event'", "frame"):
+        check(compute_losses=compute_losses)
+
+
 def test_an_exception_in_a_constructor_is_one_line(check):
     def __init__(self, config):  # noqa: N807
         self.word_map = nn.Linear(2, 2)
@@ -168,10 +176,16 @@ def test_a_term_of_an_attachment_must_be_new(check):
         del ATTACHMENTS["hooked_again"]
 
 
+def without_annotations(**values):
+    return dataclass(frozen=True, kw_only=True)(type("Config", (ModelConfig,), values))
+
+
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
         ({"Config": type("Config", (ModelConfig,), {"margin": 0.2})}, ["Config", "@dataclass"]),
+        ({"Config": without_annotations(margin=0.2)}, ["Config", "margin: float"]),
+        ({"Config": without_annotations(dropout=0.2)}, ["Config", "dropout: float"]),
         ({"Config": AttachmentConfig}, ["ModelConfig"]),
         ({"compute_scores": RetrievalModel.compute_scores}, ["compute_scores"]),
     ],

@@ -57,7 +57,7 @@ def test_overrides_attach_and_detach_losses():
 
 
 def test_an_attached_loss_needs_a_weight():
-    with pytest.raises(ConfigError, match="'query_diversity'"):
+    with pytest.raises(ConfigError, match=r"weights\.query_diversity"):
         load_preset("ms_sl", "tvr", {"losses.query_diversity": {}})
 
 

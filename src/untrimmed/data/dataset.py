@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, SupportsIndex
+from typing import Any, Literal, NamedTuple, SupportsIndex, overload
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -100,11 +100,19 @@ class RetrievalDataset:
         """The number of captions."""
         return len(self.annotations)
 
-    def __getitem__(self, row: SupportsIndex) -> CaptionItem:
-        """Return one caption with its features; a negative row counts from the end.
+    @overload
+    def __getitem__(self, row: SupportsIndex) -> CaptionItem: ...
 
-        Raises: IndexError for a row outside the data set, TypeError for anything but a whole number.
+    @overload
+    def __getitem__(self, row: slice) -> list[CaptionItem]: ...
+
+    def __getitem__(self, row: SupportsIndex | slice) -> CaptionItem | list[CaptionItem]:
+        """Return one caption with its features, or a list for a slice. A negative row counts from the end.
+
+        Raises: IndexError for a row outside the data set, TypeError for anything but a whole number or a slice.
         """
+        if isinstance(row, slice):
+            return [self[number] for number in range(*row.indices(len(self)))]
         number = operator.index(row)
         if not -len(self) <= number < len(self):
             raise IndexError(f"row {number} of {len(self):,} captions")

@@ -21,7 +21,8 @@ def total_loss(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> Flo
                 f"weights.{unused[0]}: no loss term has this name{nearest(unused[0], terms)}; "
                 f"available terms: {', '.join(sorted(terms))}"
             )
-        raise ConfigError(f"loss term {unweighted[0]!r} has no weight; add weights.{unweighted[0]} (0 disables it)")
+        added = " ".join(f"weights.{name}=1.0" for name in unweighted)
+        raise ConfigError(f"loss terms without a weight: {', '.join(unweighted)}; add {added} (0 disables a term)")
     active = [weights[name] * term for name, term in terms.items() if weights[name] != 0]
     if not active:
         raise ConfigError("every loss weight is 0; set at least one weight")

@@ -1,6 +1,7 @@
 """Find methods and attachments by name, and build models from them."""
 
 import importlib
+import inspect
 import pkgutil
 import sys
 from collections.abc import Callable, Mapping
@@ -13,13 +14,13 @@ from torch import nn
 
 import untrimmed.models
 from untrimmed.config import build, checked, override, to_plain
-from untrimmed.errors import ConfigError, UnknownNameError
+from untrimmed.errors import ConfigError, UnknownNameError, shown_value
 from untrimmed.models.attachment import Attachment, AttachmentConfig, StepLoss
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.hooks import reporting
 from untrimmed.models.naming import ModelName
 from untrimmed.models.settings import ModelConfig
-from untrimmed.plugins import load_installed
+from untrimmed.plugins import imported, load_installed
 
 K = TypeVar("K", bound=type[RetrievalModel] | type[Attachment])
 METHODS: dict[str, type[RetrievalModel]] = {}
@@ -55,9 +56,9 @@ def register(name: str) -> Callable[[K], K]:
 
 
 def _require_config(cls: type[RetrievalModel] | type[Attachment]) -> None:
-    """Raise a ConfigError if the class has no `Config`, or a `Config` with a wrong base class or without `@dataclass`.
+    """Raise a ConfigError if the class has no `Config`, or a `Config` whose settings would have no effect.
 
-    Without `@dataclass`, the fields of `Config` would be ignored.
+    A setting has no effect without `@dataclass`, or without a type annotation.
     """
     kind = AttachmentConfig if issubclass(cls, Attachment) else ModelConfig
     config = getattr(cls, "Config", None)
@@ -68,6 +69,16 @@ def _require_config(cls: type[RetrievalModel] | type[Attachment]) -> None:
             f"{config.__qualname__}: is not a dataclass, so its settings have no effect; write "
             "@dataclass(frozen=True, kw_only=True) above it"
         )
+    annotated = inspect.get_annotations(config)
+    settings = {field.name for field in fields(config)}
+    for name, value in vars(config).items():
+        is_plain = not (name.startswith("_") or callable(value) or hasattr(type(value), "__get__"))
+        is_class_variable = name not in settings and any(hasattr(base, name) for base in config.__bases__)
+        if is_plain and name not in annotated and not is_class_variable:
+            raise ConfigError(
+                f"{config.__qualname__}: {name} has no type annotation, so it is not a setting; write "
+                f"{name}: {type(value).__name__} = {shown_value(value)}"
+            )
 
 
 @cache
@@ -89,7 +100,7 @@ def model_class(name: ModelName) -> type[RetrievalModel]:
             raise UnknownNameError(
                 f"{name.method!r} is an attachment; put a method before it, for example ms_sl+{name.method}"
             )
-        raise UnknownNameError.among("model", name.method, list_models())
+        raise _unknown("model", name.method, list_models())
     cls = METHODS[name.method]
     for attachment in name.attachments:
         _require_fit(cls, attachment, str(name))
@@ -100,8 +111,13 @@ def attachment_class(name: str) -> type[Attachment]:
     """Return the class of an attachment; raises UnknownNameError that suggests the most similar name."""
     _import_all()
     if name not in ATTACHMENTS:
-        raise UnknownNameError.among("attachment", name, list_attachments())
+        raise _unknown("attachment", name, list_attachments())
     return ATTACHMENTS[name]
+
+
+def _unknown(kind: str, name: str, known: list[str]) -> UnknownNameError:
+    error = UnknownNameError.among(kind, name, known)
+    return error if imported() else UnknownNameError(f"{error}; for your own {kind}, add --import FILE.py")
 
 
 def is_loss(attachment: str) -> bool:

@@ -242,7 +242,8 @@ def _build(values: Mapping[str, Any], overrides: Mapping[str, Any] | None, *, wh
     unweighted = [name for name, values in preset.losses.items() if values is not None and name not in preset.weights]
     if unweighted:
         _require_losses(preset.losses)
-        raise ConfigError(f"{where}: attached loss {unweighted[0]!r} has no weight; add weights.{unweighted[0]}")
+        added = " ".join(f"weights.{name}=1.0" for name in unweighted)
+        raise ConfigError(f"{where}: attached losses without a weight: {', '.join(unweighted)}; add {added}")
     for term in sorted(preset.weights.keys() - values.get("weights", {}).keys() - preset.losses.keys()):
         if carriers := [name for name in _attachments_with(term) if _can_carry(preset.name, name)]:
             raise ConfigError(

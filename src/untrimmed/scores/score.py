@@ -37,6 +37,9 @@ class Scores:
         return Scores({**self.branches, **scores.branches}, {**self.weights, **scores.weights})
 
     def __getitem__(self, branch: str) -> Score:
+        """Return the score of a branch; raises KeyError that lists the known branches."""
+        if branch not in self.branches:
+            raise KeyError(f"no branch named {branch!r}. Known: {', '.join(self.branches) or 'none'}")
         return self.branches[branch]
 
 
