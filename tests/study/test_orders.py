@@ -34,6 +34,8 @@ def test_pairs_in_another_order_than_the_papers_are_named_with_their_significanc
     significant, uncertain = sentence.strip().split(". Differences that are not significant")
     require_named(significant, "-0.67", "`ms_sl` is ahead of `gmmformer`, `proto`", "`dl_dkd` is ahead of `proto`")
     require_named(uncertain, "`ms_sl` is ahead of `dl_dkd`")
+    _, sentence = papers_order(OURS | {"jsg": [1.0], "ms_sl,model.dropout=0.1": [2.0]}, PAPERS)
+    require_named(sentence.strip().rpartition(". ")[2], "`jsg`", "`ms_sl,model.dropout=0.1`")
     assert list(papers_order({"ms_sl": [1.0]}, PAPERS)) == []
 
 

@@ -241,7 +241,7 @@ def _write(page: Path, results: list[StudyResults], command: str) -> None:
 
 def _print(results: StudyResults) -> None:
     from untrimmed.reproduction.render import markdown
-    from untrimmed.study.orders import chosen, notes
+    from untrimmed.study.orders import notes
     from untrimmed.study.page import table
 
-    result_console.print("\n".join([markdown(table(results), heading=""), *chosen(results), *notes(results)]))
+    result_console.print("\n".join([markdown(table(results), heading=""), *notes(results)]))

@@ -62,7 +62,8 @@ class Agreement:
 
 
 def notes(results: StudyResults) -> Iterator[str]:
-    """Yield the text below a data set's table: the papers' order, and a warning about simulated features."""
+    """Yield the text below a data set's table: settings that the search chose, the papers' order, and a warning."""
+    yield from chosen(results)
     yield from papers_order(sum_r_of(results), published_sum_r(results))
     simulation = results.setup.facts.simulation
     if simulation is not None and (sides := built_in_sides(simulation)):
@@ -98,7 +99,7 @@ def published_sum_r(results: StudyResults) -> dict[str, float]:
 
 
 def papers_order(sum_r: SumR, published: Mapping[str, float]) -> Iterator[str]:
-    """Yield our order and the papers' order, Kendall's tau, and the pairs of methods whose order differs.
+    """Yield our order and the papers' order, Kendall's tau, the pairs of methods whose order differs, and other rows.
 
     For fewer than three methods, yield nothing.
     """
@@ -118,6 +119,8 @@ def papers_order(sum_r: SumR, published: Mapping[str, float]) -> Iterator[str]:
         text += f" Significant differences from the papers' order ({level}): {_in_words(significant)}."
     if uncertain:
         text += f" Differences that are not significant: {_in_words(uncertain)}."
+    if missing := [f"`{name}`" for name in sum_r if name not in published]:
+        text += f" Rows without published results are not part of the order: {', '.join(missing)}."
     yield f"{text}\n"
 
 
