@@ -13,7 +13,7 @@ from untrimmed.evaluation.report import Report
 from untrimmed.presets.published import RECALL
 from untrimmed.study.costs import CandidateCosts
 from untrimmed.study.greedy import CandidateResult, Growth
-from untrimmed.study.page import _findings, table, winners
+from untrimmed.study.page import _findings, section, table, winners
 from untrimmed.study.setup import Candidate, DataFacts, Point, StudySetup
 from untrimmed.study.study import StudyPlan, StudyResults
 
@@ -80,6 +80,23 @@ def test_a_candidate_named_with_attachments_is_compared_with_its_method():
     named, alone = Candidate.of("dl_dkd+evidence"), Candidate.of("gmmformer+ral")
     assert (own.compared_with(named), own.compared_with(alone)) == (OTHER, alone)
     require_named(next(winners([own])), "10.0", "`dl_dkd`")
+
+
+def test_a_candidate_is_compared_without_the_settings_of_its_attachments():
+    names = ["gmmformer_v2,model.dropout=0.1", "gmmformer_v2+registers,model.dropout=0.1,weights.register_kl=5"]
+    own = found("tvr", **dict.fromkeys((*names, "gmmformer_v2"), 100.0))
+    plain, tuned = map(Candidate.of, names)
+    assert own.compared_with(tuned) == plain
+    other = replace(tuned, settings=("model.dropout=0.2", "model.registers.num_steps=3"))
+    assert own.compared_with(other) == other
+
+
+def test_the_page_has_the_settings_that_the_search_chose():
+    own = found("tvr", ms_sl=1.0, dl_dkd=2.0)
+    own = replace(own, points={PLAIN: Point(3e-4), OTHER: Point(1e-3)}, reports={PLAIN: seeds(1.0), OTHER: seeds(2.0)})
+    vars(own.setup)["facts"] = replace(own.setup.facts, captions={"test": 40})
+    (line,) = (line for line in section(own) if "0.001" in line and "`dl_dkd`" in line)
+    require_named(line.strip(), "`ms_sl` rate 0.0003")
 
 
 def test_without_results_there_is_no_winner():

@@ -7,15 +7,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from threading import Thread
 
 import torch
 
-from untrimmed.errors import ConfigError
+from untrimmed.errors import ConfigError, counted
 from untrimmed.evaluation.report import Report
 from untrimmed.models.naming import ModelName
 from untrimmed.models.registry import attachment_class, model_class
 from untrimmed.plugins import PluginModule, import_again, imported
+from untrimmed.presets import attachment_terms
 from untrimmed.running.training_free import require_learner
 from untrimmed.study.costs import CandidateCosts, stored_costs
 from untrimmed.study.greedy import CandidateResult, Growth, grow
@@ -101,11 +103,14 @@ class StudyResults:
     def compared_with(self, candidate: Candidate) -> Candidate:
         """Return the candidate to compare with: the method that a candidate extends.
 
-        If the search did not find the candidate, return its method without attachments. If that method has no results,
-        return the candidate itself.
+        If the search did not find the candidate, return its method without attachments and without their settings. If
+        that method has no results, return the candidate itself.
         """
         base = self.base_of(candidate)
-        bare = replace(candidate, name=ModelName(candidate.name.method))
+        attached = candidate.name.attachments
+        owned = {*attached, *chain.from_iterable(map(attachment_terms, attached))}
+        settings = tuple(text for text in candidate.settings if text.partition("=")[0].split(".")[1] not in owned)
+        bare = Candidate(ModelName(candidate.name.method), settings)
         return bare if base == candidate and bare in self.reports else base
 
     @property
@@ -229,10 +234,10 @@ def outlook(setup: StudySetup, plan: StudyPlan) -> list[str]:
     setup.require_same()
     searched = [trial_of(setup, plan, method, point) for method in plan.methods for point in plan.points]
     finished = sum(_knows(trial, "val") for trial in searched)
-    trainings = f"{len(searched)} training" + "s" * (len(searched) > 1)
+    trainings = f"{counted(len(searched), 'training')} of {counted(plan.search_steps, 'step')}"
     purpose = " for the rates" if len(plan.rates) > 1 else ""  # a single rate needs no search
     purpose = " for rates and settings" if plan.grid else purpose
-    lines = [f"{setup.data}: {trainings} of {plan.search_steps} steps{purpose}, {finished} finished"]
+    lines = [f"{setup.data}: {trainings}{purpose}, {finished} finished"]
     for method in plan.methods if plan.attachments else ():
         added = {name: trial_of(setup, plan, method.carrying(name), plan.points[0]) for name in plan.attachments}
         reasons = {name: trial.refusal() for name, trial in added.items()}
@@ -240,7 +245,7 @@ def outlook(setup: StudySetup, plan: StudyPlan) -> list[str]:
         lines.append(f"{method}, if it is among the best {plan.grow}: + {', + '.join(fitting) or 'nothing'}; and so on")
         lines += [f"  refused: {reason}" for reason in reasons.values() if reason]
     count = f"{plan.finalists} and their methods" if plan.attachments else f"{len(plan.methods)}"
-    return [*lines, f"finalists: {count}, {plan.steps} steps each with {plan.seeds} seeds"]
+    return [*lines, f"finalists: {count}; {counted(plan.steps, 'step')} and {counted(plan.seeds, 'seed')} each"]
 
 
 def _refusal(setup: StudySetup, plan: StudyPlan, method: Candidate, point: Point) -> str:
