@@ -182,10 +182,16 @@ def test_a_model_is_trained_with_sections(data_root, tmp_path):
 
 
 def test_settings_in_the_class_must_be_sections(monkeypatch):
-    for wrong, named in (({"wieghts": {}}, "weights"), ({"train": 3}, "3"), ({"train": {"epoch": 3}}, "epochs")):
+    for wrong, named in (
+        ({"wieghts": {}}, "weights"),
+        ({"train": 3}, "3"),
+        ({"train": {"epoch": 3}}, "epochs"),
+        ({"model": {"dmi": 3}}, "dim"),
+        ({"weights": {"frame_nce": "much"}}, "much"),
+    ):
         monkeypatch.setattr(Means, "training_defaults", wrong)
-        with refused(ConfigError, named):
-            load_preset("own_means", "mine")
+        with refused(ConfigError, "Means.training_defaults", named):
+            load_preset("own_means", "mine", {"train.seed": 2})
 
 
 def test_a_preset_file_for_fewer_attachments_is_completed_by_their_classes(tmp_path, with_defaults):

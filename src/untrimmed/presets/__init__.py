@@ -108,10 +108,9 @@ def naming_own_data_preset(method: str | ModelName, data: str, preset: str | Non
     try:
         yield
     except ConfigError as error:
-        if preset is not None or has_preset(method, data):
+        if preset is not None or has_preset(method, data) or not has_preset(method, OWN_DATA_PRESET):
             raise
-        reason = f"{data} has no preset, so the preset for your own data is used ({OWN_DATA_PRESET})"
-        raise ConfigError(f"{reason}; {error}") from None
+        raise ConfigError(f"{error} ({data} has no preset, so the preset {OWN_DATA_PRESET} is used)") from None
 
 
 def preset_method(path: Path) -> ModelName:
@@ -170,26 +169,38 @@ def _class_settings(name: ModelName, dataset: str) -> dict[str, Any]:
     """Return the default settings of a method from outside this package."""
     from untrimmed.models.registry import (  # imports torch, which is not needed to read a file
         default_losses,
+        list_attachments,
         model_class,
     )
 
     cls = model_class(name)
+    defaults = _training_defaults(cls)
+    known = {*cls.Config.__dataclass_fields__, *list_attachments()}
+    for key in defaults.get("model", {}):
+        if key not in known:
+            raise ConfigError(
+                f"{cls.__qualname__}.training_defaults: model: unknown key {key!r}{nearest(key, known) or '.'} Known: "
+                f"{', '.join(sorted(known))}"
+            )
     values = {"method": name.method, "dataset": dataset, "model": {}, "losses": default_losses(cls), "weights": {}}
-    return _merge(values | {"train": {}}, _training_defaults(cls))
+    return _merge(values | {"train": {}}, defaults)
 
 
 def _training_defaults(cls: "type[RetrievalModel] | type[Attachment]") -> Mapping[str, Any]:
     """Return the `training_defaults` of a class.
 
-    Raises: ConfigError if a key of `training_defaults` is not a section of a preset.
+    Raises: ConfigError if a key of `training_defaults` is not a section of a preset, or if a section is wrong.
     """
+    where = f"{cls.__qualname__}.training_defaults"
     sections = ("model", "losses", "weights", "train", "features")
     for section, values in cls.training_defaults.items():
         if section not in sections or not isinstance(values, Mapping):
             raise ConfigError(
-                f"{cls.__qualname__}.training_defaults: {section!r} is {shown_value(values)}, expected a mapping for "
-                f"each of {', '.join(sections)}{nearest(section, sections)}"
+                f"{where}: {section!r} is {shown_value(values)}, expected a mapping for each of "
+                f"{', '.join(sections)}{nearest(section, sections)}"
             )
+    required: dict[str, Any] = {"method": "", "dataset": "", "model": {}, "weights": {}, "train": {}}
+    build(Preset, required | dict(cls.training_defaults), where=where)
     return cls.training_defaults
 
 
