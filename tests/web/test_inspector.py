@@ -2,9 +2,15 @@
 
 import re
 
+import numpy as np
 import pytest
 
+import untrimmed
+from tests.media import constant_stamps, read_clock
+from tests.media import write_clip as write_clock
 from tests.web.browsing import TILE, ask, play_time, seconds_in, timecode, until, with_first_playing
+from tests.web.conftest import VP9, load_toy, served
+from untrimmed.search import library as library_module
 
 pytestmark = pytest.mark.check
 
@@ -290,6 +296,61 @@ def test_i_and_o_trim_to_the_frame_on_screen(visit):
     until(page, f"{TIMECODE} === '00:00:00:04'")
     page.keyboard.press("Shift+O")
     until(page, f"{TIMECODE} === '00:00:00:14'")
+
+
+@pytest.fixture(scope="module")
+def clocks(tmp_path_factory):
+    """The address of a service with a video whose frames show their number, and whose sound begins 0.48 s earlier."""
+    folder = tmp_path_factory.mktemp("clocks")
+    stamps = constant_stamps(250, start_s=0.48)
+    write_clock(folder / "late.mp4", stamps, codec="libvpx-vp9", options=VP9["options"], has_sound=True, sound_s=10.0)
+    library = untrimmed.open(folder / "library")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library_module, "load_encoder", load_toy)
+        library.index(folder / "late.mp4")
+    with served(library) as address:
+        yield address
+
+
+def number_on_screen(page):
+    """The number that the frame of the video element shows."""
+    pixels = page.evaluate(
+        """() => {
+          const video = document.querySelector('video')
+          const canvas = new OffscreenCanvas(video.videoWidth, video.videoHeight)
+          const pen = canvas.getContext('2d')
+          pen.drawImage(video, 0, 0)
+          return [canvas.width, canvas.height, Array.from(pen.getImageData(0, 0, canvas.width, canvas.height).data)]
+        }"""
+    )
+    width, height, values = pixels
+    return read_clock(np.array(values, dtype=np.uint8).reshape(height, width, 4)[:, :, :3])
+
+
+def test_the_timecode_is_that_of_the_frame_on_screen(visit, clocks):
+    page = visit("?q=red", at=clocks)
+    page.locator(TILE).first.click()
+    until(page, "document.querySelector('video')?.readyState > 1")
+    page.keyboard.press("v")
+    page.keyboard.press("k")
+    page.keyboard.press("Home")
+    for _ in range(3):
+        page.keyboard.press(".")
+    until(page, f"{TIMECODE} === '00:00:00:03'")
+    page.wait_for_timeout(200)
+    assert number_on_screen(page) == 3
+    for _ in range(6):
+        page.keyboard.press("l")
+        page.wait_for_timeout(330)
+        page.keyboard.press("k")
+        page.wait_for_timeout(200)
+        shown = number_on_screen(page)
+        assert frame_number(timecode(page)) == shown
+        page.keyboard.press(".")
+        page.wait_for_timeout(200)
+        assert number_on_screen(page) == shown + 1
+    page.keyboard.press("i")
+    assert seconds_in(page.url, "s") == pytest.approx((shown + 1) * FRAME_S)
 
 
 def test_edges_are_dragged_to_frames_and_moved_by_keys(visit, shot):

@@ -9,6 +9,7 @@ interface Loop { start_s: number; end_s: number }
 const MUTED = 'untrimmed-muted'
 const MAX_SPEED = 8
 const STALL_MS = 400 // playback that makes no progress for this long is waiting
+const MAX_LAG_S = 0.15 // between the element's time and the frame on screen; a frame that was shown earlier is held
 const BEFORE_LOOP_S = 0.3 // the start of the loop may move during playback: positions up to this far before it do not jump
 
 export class Playback {
@@ -20,21 +21,25 @@ export class Playback {
   loop: () => Loop | null = () => null // the span to repeat; null plays to the end of the video
   onEnd = (): boolean => false // called at the end of the loop; if it returns true, the loop is not repeated
   #video: HTMLVideoElement | null = null
-  #offset_s = 0 // time of the file at which the element's media begins
+  #offset_s = 0 // time of the file at which the element's media begins; negative if its sound begins before its picture
+  #shown_s: number | null = null // when the frame on screen begins, in the time of the element; null if this is unknown
   #target_s: number | null = null // where to seek once the current seek has ended
   #isBackwards = false
   #shouldRun = false // stays true at the end of the video, where the element pauses
   #lastTick = 0 // time of the last screen refresh
   #sinceSeek_s = 0 // time since the last seek began; how far the next seek of backward playback goes
-  #movedAt = 0 // when the position changed last
+  #at_s = 0 // position of the element, in the time of the file
+  #movedAt = 0 // when it changed last
 
   /** Control a video element whose media begins at `offset_s` of the file. It plays if the previous element was playing.
    *
    * Returns a function that releases the element.
    */
   attach(video: HTMLVideoElement, offset_s = 0): () => void {
+    if (offset_s < 0) this.seek(this.time_s) // the start of the picture may have become known during playback
     this.#video = video
     this.#offset_s = offset_s
+    this.#shown_s = null
     video.muted = this.isMuted
     this.status = 'loading'
     if (this.#shouldRun) this.#run(this.speed)
@@ -42,14 +47,27 @@ export class Playback {
       this.#tick(now)
       request = requestAnimationFrame(tick.bind(this))
     }.bind(this))
+    let frameRequest = video.requestVideoFrameCallback?.(function shown(this: Playback, _: number, { mediaTime }: VideoFrameCallbackMetadata) {
+      this.#shown_s = mediaTime
+      frameRequest = video.requestVideoFrameCallback(shown.bind(this))
+    }.bind(this))
     return () => {
       cancelAnimationFrame(request)
+      if (frameRequest !== undefined) video.cancelVideoFrameCallback(frameRequest)
       if (this.#video !== video) return
       this.#video = null
       this.isRunning = this.#isBackwards = false
     }
   }
 
+  /** A time at which the frame on screen is shown. The element's own time can be a frame before or after it. */
+  get shownAt_s(): number {
+    return this.#target_s === null ? this.#shownAt(this.time_s) : this.time_s
+  }
+  #shownAt(at_s: number): number {
+    const shown_s = this.#shown_s === null ? at_s : Math.max(0, this.#shown_s + this.#offset_s)
+    return Math.abs(shown_s - at_s) < MAX_LAG_S ? shown_s : at_s
+  }
   /** Play forwards at normal speed. */
   play(): void {
     this.#run(1)
@@ -109,13 +127,14 @@ export class Playback {
   }
   #land(video: HTMLVideoElement): void {
     video.currentTime = Math.max(0, this.#target_s! - this.#offset_s)
-    this.#target_s = null
+    this.#target_s = this.#shown_s = null
     this.#sinceSeek_s = 0
   }
   #move(video: HTMLVideoElement, now: number): void {
-    const at_s = video.currentTime + this.#offset_s
-    if (at_s !== this.time_s) this.#movedAt = now
-    this.time_s = at_s
+    const at_s = Math.max(0, video.currentTime + this.#offset_s)
+    if (at_s !== this.#at_s) this.#movedAt = now
+    this.#at_s = at_s
+    this.time_s = video.paused ? this.#shownAt(at_s) : at_s
     const loop = this.loop()
     if (this.#isBackwards) {
       const to_s = at_s + this.speed * this.#sinceSeek_s

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from untrimmed.errors import UnknownNameError, shown
 from untrimmed.search.store.records import VideoRecord
-from untrimmed.video.timing import NTSC, Timing
+from untrimmed.video.timing import NTSC, Timing, nearest_frame
 
 
 @dataclass(frozen=True)
@@ -156,15 +156,6 @@ def usual_rate(timings: Sequence[Timing]) -> TimelineRate:
     return next((candidate for candidate in same if candidate.is_drop == is_drop), same[0])
 
 
-def frame_at(time_s: float | Fraction, rate: Fraction) -> int:
-    """Return the number of the frame whose start is nearest to a time in seconds.
-
-    >>> frame_at(3000.0, Fraction(30000, 1001)), frame_at(0.041, Fraction(24)), frame_at(0.5, Fraction(1))
-    (89910, 1, 1)
-    """
-    return math.floor(Fraction(time_s) * rate + Fraction(1, 2))
-
-
 def timecode(frame: int, rate: Fraction, *, is_drop: bool) -> str:
     """Return the SMPTE timecode of a frame at a rate in `RATES`. After 24 hours, timecodes start again at 0.
 
@@ -197,8 +188,8 @@ def cuts(moments: Sequence[ExportedMoment], timeline: TimelineRate) -> list[Cut]
     for moment in moments:
         assert moment.timing is not None, "the caller has checked"
         rate = _rate(moment.timing, timeline)
-        source_in, source_out = (frame_at(time_s, rate) for time_s in (moment.start_s, moment.end_s))
-        num_frames = frame_at(moment.duration_s, rate) or source_out
+        source_in, source_out = (nearest_frame(time_s, rate) for time_s in (moment.start_s, moment.end_s))
+        num_frames = nearest_frame(moment.duration_s, rate) or source_out
         source_in = max(0, min(source_in, num_frames - 1))
         source_out = max(source_in + 1, min(source_out, num_frames))
         length = max(1, math.floor((source_out - source_in) / rate * timeline.frames_per_s + Fraction(1, 2)))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 from untrimmed.errors import ConfigError, install_advice, shown
-from untrimmed.exports.counting import Cut, TimelineRate, frame_at, timecode
+from untrimmed.exports.counting import Cut, TimelineRate, nearest_frame, timecode
 from untrimmed.exports.names import printable_line, reel_names
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _timeline(
             rate = count.rate(cut)
 
             def time(frame: int, cut: Cut = cut, rate: Fraction = rate) -> otio.opentime.RationalTime:
-                value = frame if rate == cut.rate else frame_at(frame / cut.rate, rate)
+                value = frame if rate == cut.rate else nearest_frame(frame / cut.rate, rate)
                 return otio.opentime.RationalTime(value, count.clock(rate))
 
             first = cut.start_frame if count.has_timecode else 0

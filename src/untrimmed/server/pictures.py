@@ -14,6 +14,7 @@ from jaxtyping import UInt8
 from starlette.requests import Request
 from starlette.responses import Response
 
+from untrimmed.errors import VideoError
 from untrimmed.video.process import Limits
 from untrimmed.video.reader import FrameReader
 
@@ -83,6 +84,14 @@ class PictureDecoder:
         buffer = io.BytesIO()
         Image.fromarray(frame).save(buffer, "JPEG", quality=_QUALITY)
         return self._store(key, buffer.getvalue())
+
+    def picture_start_s(self, path: Path, identity: list[int] | None) -> float:
+        """Return how many seconds after the start of the sound the first frame appears, or 0 if this is unknown."""
+        try:
+            with self._reader() as reader:
+                return reader.picture_start_s(path, identity)
+        except VideoError:
+            return 0.0
 
     def image(self, path: Path) -> UInt8[np.ndarray, "Y X 3"]:
         """Return the RGB pixels (height, width, 3) of a still picture (PNG, JPEG, WebP, BMP, GIF).

@@ -330,6 +330,9 @@ class VideoDetail(Video):
     )
     problem: str | None = Field(description="Why the file cannot be read.")
     kind: str | None = Field(description="Media type of the file.")
+    picture_start_s: float = Field(
+        description="How long players of the file play sound before the first frame. All times count from this frame."
+    )
 
 
 class ThumbnailSheets(BaseModel):

@@ -80,8 +80,9 @@ async def video(service: ServiceDependency, record: RecordDependency) -> VideoDe
     try:
         file = await service.read(media_file, record)
     except PublicError as error:
-        return VideoDetail(**fields, can_be_read=False, problem=error.detail, kind=None)
-    return VideoDetail(**fields, can_be_read=True, problem=None, kind=file.kind)
+        return VideoDetail(**fields, can_be_read=False, problem=error.detail, kind=None, picture_start_s=0.0)
+    start_s = await service.decode(service.pictures.picture_start_s, file.path, file.identity)
+    return VideoDetail(**fields, can_be_read=True, problem=None, kind=file.kind, picture_start_s=start_s)
 
 
 @router.get("/videos/{video_id}/relevance", summary="Relevance curve of a sentence")
@@ -196,7 +197,7 @@ async def clip(
     start_s: Annotated[Seconds, Query(examples=[12.5])],
     end_s: Annotated[Seconds, Query(examples=[16.0])],
 ) -> Response:
-    """Return a span of the video as an MP4 file with sound, exact to the frame."""
+    """Return a span of the video as an MP4 file with sound. Its edges are moved to the nearest frames."""
     check_span(record, start_s, end_s)
     file = await service.read(media_file, record)
     path = await service.cut(_clip, file, start_s, end_s, service.ends)

@@ -178,6 +178,13 @@ class OpenVideo:
         return hold_s if 0 < hold_s <= MAX_HOLD_S else self.frame_s
 
     @property
+    def picture_start_s(self) -> float:
+        """The time of the first frame, in seconds, for players that count from the start of picture or sound."""
+        streams: list[Any] = [self.stream, *self.container.streams.audio]
+        starts_s = [float((stream.start_time or 0) * stream.time_base) for stream in streams]
+        return max(0.0, starts_s[0] - max(0.0, min(starts_s)))
+
+    @property
     def declared_s(self) -> float:
         """The declared duration in seconds, or 0 if there is none. It may be wrong."""
         if self.stream.duration and self.stream.time_base:

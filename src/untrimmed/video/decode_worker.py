@@ -81,6 +81,7 @@ class Worker:
             "picture": self.picture,
             "cut": self.cut,
             "proxy": self.proxy,
+            "picture_start": self.picture_start,
             "timing": self.timing,
             "subtitle_file": self.subtitle_file,
             "subtitle_streams": self.subtitle_streams,
@@ -122,6 +123,11 @@ class Worker:
     def timing(self, request: dict[str, Any]) -> None:
         """Send one `end` message with the fields of `Timing`."""
         self._send({"kind": "end", **asdict(self._timing(request))})
+
+    def picture_start(self, request: dict[str, Any]) -> None:
+        """Send one `end` message with `OpenVideo.picture_start_s`."""
+        with self._open(request) as video:
+            self._send({"kind": "end", "picture_start_s": video.picture_start_s})
 
     def _timing(self, request: dict[str, Any]) -> Timing:
         with self._open(request) as video:
@@ -347,18 +353,19 @@ class Worker:
     def cut(self, request: dict[str, Any]) -> None:
         """Write a span to a new file.
 
-        Send the middle frame of the span as a `frames` message, then `end` with the time of the video at which the new
-        file ends.
+        The edges of the span are moved to the nearest frames. Send the middle frame of the span as a `frames` message
+        with the start of the span, then `end` with the time of the video at which the new file ends.
         """
         # this module imports numpy, which would delay sampling
         from untrimmed.video.cut import SeekError, write_cut
 
-        span_s = request["start_s"], request["end_s"]
+        span_s = self._timing(request).span_of_frames(request["start_s"], request["end_s"])
         args = span_s, request["out"], request["format"], self._on_progress
 
         def send(cut: "WrittenClip", video: OpenVideo) -> None:
             pixels, form = self._small(cut.middle.frame, video, request)
-            self._send({"kind": "frames", "times_s": [cut.middle.time_s], "form": form}, [pixels])
+            times = {"times_s": [cut.middle.time_s], "start_s": span_s[0]}
+            self._send({"kind": "frames", **times, "form": form}, [pixels])
             self._send({"kind": "end", "end_s": cut.end_s})
 
         with self._open(request) as video:

@@ -486,6 +486,15 @@ class FrameReader(_Decoder):
         process.next_message(path)  # the `end` message
         return FrameBatch(np.array(message["times_s"], dtype=np.float64), upright(message, pixels))
 
+    def picture_start_s(self, path: Path, identity: list[int] | None = None) -> float:
+        """Return how many seconds after the start of the sound the first frame appears, or 0 if it appears earlier.
+
+        Raises:
+            VideoError: The file cannot be used.
+        """
+        message, _ = self.ask(path, {"task": "picture_start", "identity": identity}).next_message(path)
+        return float(message["picture_start_s"])
+
     def read_image(self, path: Path) -> UInt8[np.ndarray, "Y X 3"]:
         """Return the RGB pixels of a still picture (see the function `read_image`).
 
@@ -558,9 +567,9 @@ def cut(
 ) -> float:
     """Write a span of a video, with sound, to a new file. Return the time in the video at which the new file ends.
 
-    The span is re-encoded (H.264 and AAC), so cuts are exact. The suffix of `out` is `.mp4`, `.m4v`, `.mov` or `.mkv`.
-    The file appears only when it is complete. The returned time, in seconds, is before `end_s` if the video ends
-    earlier.
+    The span is re-encoded (H.264 and AAC). Its edges are moved to the nearest frames, unless the frame rate varies.
+    The suffix of `out` is `.mp4`, `.m4v`, `.mov` or `.mkv`. The file appears only when it is complete. The returned
+    time, in seconds, is before `end_s` if the video ends earlier.
 
     Args:
         progress: Called about once per second with the time in the video that decoding has reached. The time is first
@@ -596,13 +605,13 @@ def cut(
             }
             process = decoder.ask(path, request)
             message, pixels = process.next_message(path, progress)
-            middle_s = message["times_s"][0] - start_s
+            middle_s = message["times_s"][0] - message["start_s"]
             middle = upright(message, pixels)[0]
             end, _ = process.next_message(path)
             if not _shows(decoder, partial, middle_s, middle):
                 raise VideoError(
                     f"{shown(path)}: the clip was removed, because its picture at {middle_s:.2f} s differs from the "
-                    f"picture in the video at {start_s + middle_s:.2f} s; convert the video to MP4 or Matroska first"
+                    f"picture in the video at {message['times_s'][0]:.2f} s; convert the video to MP4 or Matroska first"
                 )
     except FileExistsError as error:
         raise ConfigError(f"{shown(out)}: already exists; choose another name or allow overwriting") from error

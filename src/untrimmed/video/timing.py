@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,29 @@ class Timing:
     # timecode of the first frame: "01:00:00:00", or "01:00:00;00" if it is a drop-frame timecode; "" if there is none
     start_timecode: str = ""
     num_audio_tracks: int = 0
+
+    def span_of_frames(self, start_s: float, end_s: float) -> tuple[float, float]:
+        """Return a span in seconds whose edges are moved to the nearest frames. It has at least one frame.
+
+        The span is unchanged if the rate varies.
+
+        >>> Timing("25").span_of_frames(1.03, 2.01)
+        (1.04, 2.0)
+        """
+        if self.has_variable_rate:
+            return start_s, end_s
+        rate = Fraction(self.frame_rate)
+        first = nearest_frame(start_s, rate)
+        return float(first / rate), float(max(first + 1, nearest_frame(end_s, rate)) / rate)
+
+
+def nearest_frame(time_s: float | Fraction, rate: Fraction) -> int:
+    """Return the number of the frame whose start is nearest to a time in seconds.
+
+    >>> nearest_frame(3000.0, Fraction(30000, 1001)), nearest_frame(0.5, Fraction(1))
+    (89910, 1)
+    """
+    return math.floor(Fraction(time_s) * rate + Fraction(1, 2))
 
 
 def measure_rate(stamps: Iterable[int], time_base: Fraction, declared: Sequence[Fraction]) -> tuple[Fraction, bool]:
