@@ -31,8 +31,8 @@ def record_of(path):
 
 @pytest.fixture
 def export(client):
-    def run(format, *moments):
-        return client.post("/api/export", json={"format": format, "moments": list(moments)})
+    def run(format, *moments, **fields):
+        return client.post("/api/export", json={"format": format, "moments": list(moments), **fields})
 
     return run
 
@@ -144,6 +144,7 @@ def test_chapters_are_read_by_ffmpeg(export, moments, tmp_path):
 
 def test_a_timeline_has_the_rate_of_the_videos_or_the_requested_one(client, export, moments):
     assert "TITLE: moments, 30 frames per second" in export("edl", *moments).text  # three per frame of the videos
+    assert 'name="Scene 1 &amp; 2"' in export("fcpxml", *moments, title="Scene 1 & 2").text
     request = {"format": "edl", "moments": moments, "rate": "29.97df"}
     text = client.post("/api/export", json=request).text
     assert "\nFCM: DROP FRAME\n" in text

@@ -9,7 +9,7 @@ export interface BinRequest { name: string; moments: BinMomentRequest[] }
 export interface BinSummary { bin_id: string; name: string; version: string; num_moments: number; duration_s: number; changed_at: number }
 export interface CountedFolder { folder_id: string; name: string; path: string; num_videos: number | null; is_complete: boolean; is_silent: boolean }
 export interface EvidenceJson { mode: 'seen' | 'said' | 'written'; start_s: number; end_s: number; text: string; source: string; language: string; words: MatchedWordJson[] }
-export interface ExportRequest { format: 'clips' | 'otio' | 'edl' | 'xml' | 'fcpxml' | 'kdenlive' | 'csv' | 'json' | 'srt' | 'vtt' | 'chapters'; moments: Mark[]; rate?: '23.976' | '24' | '25' | '29.97' | '29.97df' | '30' | '50' | '59.94' | '59.94df' | '60' | null }
+export interface ExportRequest { format: 'clips' | 'otio' | 'edl' | 'xml' | 'fcpxml' | 'kdenlive' | 'csv' | 'json' | 'srt' | 'vtt' | 'chapters'; moments: Mark[]; rate?: '23.976' | '24' | '25' | '29.97' | '29.97df' | '30' | '50' | '59.94' | '59.94df' | '60' | null; title?: string }
 export interface Facts { library: string; version: string; num_videos: number; duration_s: number; encoder: string | null; model: string | null; sampling: string | null; modes: ('seen' | 'said' | 'written')[] }
 export interface FailedFile { path: string; reason: string }
 export interface FiltersJson { within?: string | null; since?: string | null; until?: string | null; min_duration_s?: number | null; max_duration_s?: number | null; min_bytes?: number | null; max_bytes?: number | null; min_height?: number | null; max_height?: number | null }

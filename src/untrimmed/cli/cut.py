@@ -162,7 +162,7 @@ def _export(
         spans.append(ExportedMoment(video, *span) if record is None else ExportedMoment.of(record, *span))
     with TimingReader() as reader:
         timeline = None if rate is None else read_rate(rate)
-        exported = export(spans, format_name, timeline, lambda span: reader.read(span.video))
+        exported = export(spans, format_name, timeline, lambda span: reader.read(span.video), output.stem)
     # several subtitle files are exported as one ZIP file
     file = output.with_suffix(exported.suffix)
     if file.exists() and not overwrite:

@@ -11,7 +11,6 @@ from xml.etree import ElementTree as ET
 from untrimmed.exports.counting import Cut, TimelineRate
 from untrimmed.exports.names import printable_line, reel_names
 
-TITLE = "moments"
 _RATE_NAMES = {  # names of rates in `conform-rate`
     Fraction(24000, 1001): "23.98",
     Fraction(24): "24",
@@ -24,11 +23,11 @@ _RATE_NAMES = {  # names of rates in `conform-rate`
 }
 
 
-def to_fcpxml(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
+def to_fcpxml(cuts: Sequence[Cut], timeline: TimelineRate, title: str) -> str:
     """Return a project whose timeline plays the moments one after another."""
     root = ET.Element("fcpxml", version="1.10")
     resources = ET.SubElement(root, "resources")
-    project = ET.SubElement(ET.SubElement(ET.SubElement(root, "library"), "event", name=TITLE), "project", name=TITLE)
+    project = ET.SubElement(ET.SubElement(ET.SubElement(root, "library"), "event", name=title), "project", name=title)
     formats = _Formats(resources)
     sequence = ET.SubElement(
         project,

@@ -10,7 +10,7 @@ from pathlib import Path
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError, shown
 from untrimmed.exports.counting import Cut, ExportedMoment, TimelineRate, cuts, timecode_warnings, usual_rate
 from untrimmed.exports.fcpxml import to_fcpxml
-from untrimmed.exports.names import file_name, with_folder
+from untrimmed.exports.names import file_name, printable_line, with_folder
 from untrimmed.exports.text import to_chapters, to_csv, to_json, to_srt, to_vtt
 from untrimmed.exports.timelines import to_edl, to_final_cut_7, to_kdenlive, to_otio
 from untrimmed.search.store.records import folders_of_equal_names
@@ -23,7 +23,7 @@ class Format:
 
     suffix: str
     kind: str  # media type of the files
-    timeline: Callable[[Sequence[Cut], TimelineRate], str] | None = None
+    timeline: Callable[[Sequence[Cut], TimelineRate, str], str] | None = None
     table: Callable[[Sequence[ExportedMoment], TimelineRate | None], str] | None = None
     per_video: Callable[[Sequence[ExportedMoment]], str] | None = None
 
@@ -57,6 +57,7 @@ def export(
     format: str,
     rate: TimelineRate | None,
     read_timing: Callable[[ExportedMoment], Timing],
+    title: str = "moments",
 ) -> ExportedFile:
     """Return moments (at least one) as a file in one of the `FORMATS`.
 
@@ -64,6 +65,7 @@ def export(
         rate: The frame rate of the timeline. None is the most common rate of the files.
         read_timing: Called for each moment whose timing is unknown, to read it from the file. It may raise a
             FeatureError.
+        title: The name of the timeline in editors.
 
     Raises:
         UnknownNameError: There is no such format.
@@ -92,7 +94,7 @@ def export(
         text = form.table(timed, rate)
     else:
         assert form.timeline is not None
-        text = form.timeline(cuts(timed, timeline), timeline)
+        text = form.timeline(cuts(timed, timeline), timeline, printable_line(title))
     return ExportedFile(_encoded(text), form.suffix, form.kind, tuple(timecode_warnings(timed, timeline)))
 
 

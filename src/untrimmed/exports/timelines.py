@@ -19,8 +19,6 @@ from untrimmed.exports.names import printable_line, reel_names
 if TYPE_CHECKING:
     import opentimelineio as otio
 
-TITLE = "moments"
-
 
 @dataclass(frozen=True)
 class _Count:
@@ -31,22 +29,22 @@ class _Count:
     clock: Callable[[Fraction], float] = float  # the frame rate with which OpenTimelineIO computes
 
 
-def to_otio(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
+def to_otio(cuts: Sequence[Cut], timeline: TimelineRate, title: str) -> str:
     """Return an OpenTimelineIO file."""
     count = _Count(lambda cut: cut.rate, has_timecode=True)
-    result = _timeline(cuts, timeline, count, _marker)
+    result = _timeline(title, cuts, timeline, count, _marker)
     result.global_start_time = _start_time(timeline)
     return _write(result, "otio_json")
 
 
-def to_final_cut_7(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
+def to_final_cut_7(cuts: Sequence[Cut], timeline: TimelineRate, title: str) -> str:
     """Return Final Cut Pro 7 XML for Premiere and Resolve. Times of markers count from the first frame of the file."""
 
     def marker(cut: Cut, time: Callable[[int], Any]) -> Any:
         return _marker(cut, lambda frame: time(frame - cut.start_frame))
 
     count = _Count(lambda cut: cut.rate, has_timecode=True)
-    result = _timeline(cuts, timeline, count, marker)
+    result = _timeline(title, cuts, timeline, count, marker)
     result.global_start_time = _start_time(timeline)
     result.metadata["fcp_xml"] = {"timecode": {"displayformat": "DF" if timeline.is_drop else "NDF"}}
     if cuts[0].moment.width:
@@ -87,7 +85,7 @@ def _with_links(xml: str) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE xmeml>\n{text}\n'
 
 
-def to_edl(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
+def to_edl(cuts: Sequence[Cut], timeline: TimelineRate, title: str) -> str:
     """Return an edit list (CMX 3600). It has a single frame rate for all files.
 
     Raises:
@@ -103,7 +101,7 @@ def to_edl(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
             )
     # At 29.97 and 59.94, the adapter writes drop-frame timecodes. Other timecodes are the same as at 30 and 60.
     clock = float(rate) if timeline.is_drop else float(timeline.base)
-    result = _timeline(cuts, timeline, _Count(lambda cut: rate, has_timecode=True, clock=lambda _: clock), None)
+    result = _timeline(title, cuts, timeline, _Count(lambda cut: rate, has_timecode=True, clock=lambda _: clock), None)
     reels = reel_names(cut.moment.video for cut in cuts)
     for clip, cut in zip(result.video_tracks()[0], cuts, strict=True):
         cmx = {"reel": reels[cut.moment.video]}
@@ -114,7 +112,7 @@ def to_edl(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
     text = _write(result, "cmx_3600", rate=clock, reelname_len=None)
     _, _, events = text.partition("\n")
     events = re.sub(r"^(\d{3,}  \S+ +)V( +C +)(\S+ \S+) \S+ \S+", _Events(cuts, timeline), events, flags=re.MULTILINE)
-    return f"TITLE: {TITLE}, {float(rate):.5g} frames per second\n{_fcm(timeline.is_drop)}{events}"
+    return f"TITLE: {title}, {float(rate):.5g} frames per second\n{_fcm(timeline.is_drop)}{events}"
 
 
 def _fcm(is_drop: bool) -> str:
@@ -148,10 +146,10 @@ class _Events:
         return f"{fcm}{match[1]}{'B' if _has_sound(cut) else 'V'}{match[2]}{source} {record}"
 
 
-def to_kdenlive(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
+def to_kdenlive(cuts: Sequence[Cut], timeline: TimelineRate, title: str) -> str:
     """Return a Kdenlive project. Frames of each file are counted from 0 at the project's frame rate."""
     count = _Count(lambda cut: timeline.frames_per_s, has_timecode=False)
-    result = _timeline(cuts, timeline, count, None)
+    result = _timeline(title, cuts, timeline, count, None)
     for cut in cuts:
         if note := printable_line(cut.moment.note):
             result.tracks.markers.append(_marker_at(note, cut.record_in, float(timeline.frames_per_s)))
@@ -159,6 +157,7 @@ def to_kdenlive(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
 
 
 def _timeline(
+    title: str,
     cuts: Sequence[Cut],
     timeline: TimelineRate,
     count: _Count,
@@ -166,7 +165,7 @@ def _timeline(
 ) -> otio.schema.Timeline:
     import opentimelineio as otio
 
-    result = otio.schema.Timeline(TITLE)
+    result = otio.schema.Timeline(title)
     clock = count.clock(timeline.frames_per_s)
     result.global_start_time = otio.opentime.RationalTime(0, clock)
     for kind in (otio.schema.TrackKind.Video, otio.schema.TrackKind.Audio):

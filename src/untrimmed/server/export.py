@@ -141,4 +141,5 @@ def _export(request: ExportRequest, moments: _Moments) -> formats.ExportedFile:
                 raise VideoError(f"a timeline needs the frame rate of each file, but {error.detail}") from None
             return reader.read(file.path, file.identity)
 
-        return formats.export(spans, request.format, RATES[request.rate] if request.rate else None, read_timing)
+        rate = RATES[request.rate] if request.rate else None
+        return formats.export(spans, request.format, rate, read_timing, request.title or "moments")

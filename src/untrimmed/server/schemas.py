@@ -503,6 +503,7 @@ class ExportRequest(RequestModel):
     format: Literal["clips", ExportFormat]
     moments: Marks
     rate: FrameRate | None = None
+    title: str = Field(default="", max_length=MAX_NAME, description="The name of the timeline in editors.")
 
 
 class BinMomentRequest(Mark):
