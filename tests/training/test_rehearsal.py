@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.refusals import refused
+from tests.refusals import refused, require_named
 from untrimmed.errors import ConfigError
 from untrimmed.models.ms_sl import MSSL
 from untrimmed.running import memory
@@ -73,11 +73,24 @@ def test_a_crash_after_the_first_epoch_keeps_the_run(begin, tmp_path, monkeypatc
         if progress.epoch == 2:
             raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError) as caught:
         begin(callback=stop)
+    require_named(caught.value.__notes__[-1], "stop", "'training'", "continue")
     with refused(ConfigError, "train.learning_rate", "--out"):
         begin(**{"train.learning_rate": 1e-3})
     assert begin().is_finished
+
+
+def test_a_hook_that_fails_in_training_is_named_below_its_traceback(begin, monkeypatch):
+    whole = MSSL.compute_losses
+
+    def compute_losses(self, step):
+        return whole(self, step) if step.is_rehearsal or step.epoch == 0 else {}["nce"]
+
+    monkeypatch.setattr(MSSL, "compute_losses", compute_losses)
+    with pytest.raises(KeyError) as caught:
+        begin()
+    require_named(caught.value.__notes__[-1], "compute_losses", "epoch 2", "continue")
 
 
 def test_a_folder_of_a_killed_run_is_reported_as_without_a_saved_state(begin, tmp_path):

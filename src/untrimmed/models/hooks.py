@@ -159,6 +159,12 @@ def reporting(hook: str, inputs: Mapping[str, Tensor] | None = None) -> Iterator
         raise ConfigError(f"{line}: {type(error).__name__}: {one_line(error)}{received}") from error
 
 
+def outside_function(error: BaseException) -> str | None:
+    """Return the name of the outermost function outside this package in an error's traceback, e.g. a hook, or None."""
+    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return next((code.co_qualname for code in codes if not is_installed(code.co_filename)), None)
+
+
 def _call(hook: str, inputs: Mapping[str, Tensor], function: Callable[..., T], *arguments: Any) -> T:
     with reporting(hook, inputs):
         return function(*arguments)

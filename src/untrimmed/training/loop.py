@@ -15,13 +15,13 @@ import torch
 
 from untrimmed.batches import Encode, TrainingBatch
 from untrimmed.data.dataset import RetrievalDataset
-from untrimmed.errors import ConfigError, FeatureError
+from untrimmed.errors import ConfigError, FeatureError, UntrimmedError
 from untrimmed.evaluation.events import event_sum
 from untrimmed.evaluation.recall import retrieval_metrics
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.total import total_loss
 from untrimmed.models.base import RetrievalModel
-from untrimmed.models.hooks import EPOCH_KEYS
+from untrimmed.models.hooks import EPOCH_KEYS, outside_function
 from untrimmed.models.storage import not_finite, save_model
 from untrimmed.running.batches import prefetched
 from untrimmed.running.environment import record_environment
@@ -93,6 +93,7 @@ class TrainingLoop:
         self._validation_s = 0.0
         self._saved_at = time.monotonic()
         self._stopped = False
+        self._reported_stage: Stage | None = None  # while callbacks run
         self._batch_terms: dict[str, float] = {}
 
     def run(self) -> TrainingState:
@@ -122,12 +123,27 @@ class TrainingLoop:
                     with self._explaining_memory("batch_size"):
                         self._train_epoch()
                 self._validate()
-        except BaseException:
+            self._report("finished")
+        except BaseException as error:
             if self.fabric.is_global_zero:
                 forget_beginning(self.folder)
+            if isinstance(error, Exception) and not isinstance(error, UntrimmedError):
+                self._add_advice(error)
             raise
-        self._report("finished")
         return self.state
+
+    def _add_advice(self, error: Exception) -> None:
+        """Add a last line to the traceback of an error in outside code: what failed, and how to continue."""
+        function = outside_function(error)
+        if function is None:
+            return
+        at_stage = f" at stage {self._reported_stage!r}" if self._reported_stage else ""
+        epoch = min(self.state.epoch + 1, self.config.train.epochs)
+        end = " to continue" if (self.folder / LAST).is_file() else ""
+        error.add_note(
+            f"{'callback ' if at_stage else ''}{function} failed{at_stage} in epoch {epoch}; fix it, then run the same "
+            f"command again{end}"
+        )
 
     def _explaining_memory(self, *settings: str) -> AbstractContextManager[None]:
         """Return a context in which the message of an out-of-memory error names the settings to reduce."""
@@ -348,7 +364,9 @@ class TrainingLoop:
             batch_terms=self._batch_terms,
             process=self.fabric.global_rank,
         )
+        self._reported_stage = stage
         self._stopped = wants_stop(self.callbacks, progress) or self._stopped
+        self._reported_stage = None
 
     def _left_s(self) -> float:
         if not self._step_s or self.state.finished:
