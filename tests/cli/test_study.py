@@ -36,6 +36,9 @@ def test_a_study_trains_writes_its_page_and_continues_with_more_seeds(typed, wor
 
     code, _, err = typed(*words, "--seeds", 2)
     assert code == 0
+    code, table, _ = typed("compare", tmp_path / "runs" / "tvr" / "*-8-*", "--format", "csv")
+    labels = {tuple(line.split(",")[:3]) for line in table.splitlines()[1:]}
+    assert (code, labels) == (0, {("tvr", "ms_sl", "2"), ("tvr", "ms_sl+evidence", "2")})
     trained = set(re.findall(r"ms_sl[+\w]*-0\.0003-8-\d", err))
     assert trained == {"ms_sl-0.0003-8-1", "ms_sl+evidence-0.0003-8-1"}
     assert "2 of 2" in page.read_text()

@@ -232,7 +232,7 @@ def test_a_study_compares_the_method_and_the_loss_with_a_method_of_the_package(e
     assert set(methods) <= set(rows)
     runs = [path.relative_to(folder) for path in (folder / "study" / "mine").glob("*-2-*")]  # also files beside runs
     table = list(csv.DictReader(io.StringIO(untrimmed("compare", *runs, "--format", "csv"))))
-    assert sorted((row["model"], row["seeds"]) for row in table) == [("best_frame+spread", "2"), ("ms_sl", "2")]
+    assert sorted((row["model"], row["seeds"]) for row in table) == [(method, "2") for method in methods]
 
 
 def test_a_layout_from_outside_is_checked_and_trained_on(tmp_path, monkeypatch):

@@ -9,18 +9,21 @@ import numpy as np
 import pytest
 
 from tests.refusals import refused
-from untrimmed.config import build
+from untrimmed.config import build, to_plain
 from untrimmed.errors import ConfigError
 from untrimmed.evaluation.recall import recall
 from untrimmed.evaluation.report import Report
+from untrimmed.models.registry import plain_sections
+from untrimmed.presets import load_preset
 from untrimmed.running.run import Run, RunConfig
 from untrimmed.study.joint_table import joint_csv, joint_entries, joint_latex, joint_markdown, joint_rows
+from untrimmed.study.setup import SIZES
 
 
-def run(folder, method="ms_sl", data="tvr", dropout=0.1, seed=1):
-    settings = {"method": method, "dataset": "tvr", "model": {"dropout": dropout}, "weights": {}}
-    config = build(RunConfig, settings | {"train": {"seed": seed}, "data": {"name": data, "root": f"/{folder}"}})
-    return Run(Path(folder), config, [])
+def run(folder, method="ms_sl", data="tvr", seed=1, **settings):
+    preset = load_preset(method, "tvr", settings | {"train.seed": seed, "model.video_dim": 10})
+    sections = to_plain(preset) | plain_sections(preset.sizes()) | {"data": {"name": data, "root": f"/{folder}"}}
+    return Run(Path(folder), build(RunConfig, sections), [])
 
 
 def report_of(run):
@@ -42,8 +45,23 @@ def test_seeds_of_equal_settings_share_a_row_and_the_best_is_first():
 
 
 def test_rows_of_one_method_are_labelled_with_what_differs():
-    rows = rows_of(run("4-a"), run("9-a", dropout=0.2), run("50-a", "gmmformer", dropout=0.3))
+    rows = rows_of(run("4-a"), run("9-a", **{"model.dropout": 0.2}), run("50-a", "gmmformer"))
     assert [row.label for row in rows] == ["ms_sl,model.dropout=0.1", "ms_sl,model.dropout=0.2", "gmmformer"]
+
+
+def test_a_lone_variant_is_labelled_with_its_changes():
+    changes = {"weights.orthogonal": 0.5, "model.iterations": 1}
+    (row,) = rows_of(run("4-a", "proto", **changes))
+    assert row.label == "proto,model.iterations=1,weights.orthogonal=0.5"
+
+
+def test_runs_of_a_study_are_labelled_with_the_settings_in_their_names(tmp_path):
+    (tmp_path / SIZES).touch()
+    name = "proto,weights.orthogonal=0.5@model.dropout=0.2-0.001-8-0"
+    changes = {"weights.orthogonal": 0.5, "model.dropout": 0.2, "train.epochs": 9, "train.patience": 9}
+    report = report_of(run("4-a"))
+    (row,) = joint_rows([run(tmp_path / name, "proto", **changes)], lambda run: report)
+    assert row.label == "proto,weights.orthogonal=0.5,model.dropout=0.2"
 
 
 def test_two_runs_of_equal_settings_and_seed_are_refused():

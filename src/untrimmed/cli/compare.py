@@ -1,5 +1,6 @@
 """`untrimmed compare`: print finished runs as tables."""
 
+from glob import glob
 from pathlib import Path
 from typing import Annotated
 
@@ -37,7 +38,8 @@ def compare(
     Runs that differ only in their seed share a row, which shows their mean and
     standard deviation. There is one table per data set.
     RUN can be a pattern such as study/tvr/*-3000-*. If it also matches files,
-    the files are ignored.
+    the files are ignored. Settings that differ from the preset are listed
+    after the method's name.
     """
     from untrimmed.evaluation.report import Report
     from untrimmed.running.evaluate import evaluate
@@ -46,7 +48,8 @@ def compare(
 
     if output not in FORMATS:
         raise ConfigError(f"--format is {output!r}, expected one of {', '.join(FORMATS)}")
-    folders = [folder for folder in dict.fromkeys(runs) if not folder.is_file()]
+    paths = (Path(path) for run in runs for path in sorted(glob(str(run))) or [str(run)])  # a shell expands no quotes
+    folders = [path for path in dict.fromkeys(paths) if not path.is_file()]
     if not folders:
         raise ConfigError(f"{runs[0]}: is a file; name the folders of finished runs")
     opened = [open_run(folder) for folder in folders]

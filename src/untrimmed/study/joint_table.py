@@ -5,17 +5,23 @@ Runs that differ only in the seed share a row.
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from untrimmed.config import flat, to_plain
+from untrimmed.errors import ConfigError
 from untrimmed.evaluation.report import Report, escape_latex, latex_table
 from untrimmed.evaluation.significance import format_p, p_of_sum_r, values_of_seeds
+from untrimmed.models.registry import plain_sections
+from untrimmed.presets import WIDTHS, choose_preset
 from untrimmed.presets.published import RECALL
 from untrimmed.reproduction.render import Grid, in_bold, markdown, mean_and_deviation
-from untrimmed.running.run import Run, seed_groups, settings_without_seed
+from untrimmed.running.run import Run, RunConfig, seed_groups, settings_without_seed
+from untrimmed.study.setup import SIZES, follows_from_epochs
+from untrimmed.study.stored import parse_name
 
 TESTS = ("p to best, seeds", "p to best, queries")
 _HEADER = ("", "seeds", *RECALL, *TESTS)
@@ -38,31 +44,73 @@ class JointRow:
 def joint_rows(runs: Sequence[Run], report_of: Callable[[Run], Report]) -> list[JointRow]:
     """Return the rows of all runs. Data sets are in the order of the runs, and rows of a data set are sorted by SumR.
 
-    If a method has several rows on a data set, their labels include the settings in which they differ.
+    Labels include the settings that differ from the preset. For runs of a study, they include the settings in the run's
+    name instead. If a method has several rows on a data set, their labels also include the settings in which they
+    differ.
 
     Raises: ConfigError for two runs with the same settings and seed.
     """
     by_folder = {str(run.folder): run for run in runs}
     groups = seed_groups({folder: run.config for folder, run in by_folder.items()})
+    of_run = {folder: report_of(run) for folder, run in by_folder.items()}  # also imports the classes for the labels
     settings = [settings_without_seed(by_folder[group[0]].config) for group in groups]
     rows = [
         JointRow(
             by_folder[group[0]].config.data.name,
-            _label(values, settings),
-            tuple(report_of(by_folder[folder]) for folder in group),
+            _label(by_folder[group[0]], settings),
+            tuple(of_run[folder] for folder in group),
         )
-        for group, values in zip(groups, settings, strict=True)
+        for group in groups
     ]
     data_sets = list(dict.fromkeys(row.data for row in rows))
     return sorted(rows, key=lambda row: (data_sets.index(row.data), -row.sum_r))
 
 
-def _label(settings: dict[str, Any], all_settings: Sequence[dict[str, Any]]) -> str:
-    """Return the method's name, followed by the settings in which the rows of this method and data set differ."""
+def _label(run: Run, all_settings: Sequence[dict[str, Any]]) -> str:
+    """Return the method's name, followed by settings as described at `joint_rows`."""
+    settings = settings_without_seed(run.config)
+    named = _settings_of_study(run)
     namesakes = [entry for entry in all_settings if all(entry[key] == settings[key] for key in ("method", "data.name"))]
     keys = dict.fromkeys(key for entry in namesakes for key in entry)
     differing = [key for key in keys if len({repr(entry.get(key)) for entry in namesakes}) > 1]
-    return ",".join([settings["method"], *(f"{key}={settings.get(key)}" for key in differing)])
+    if named is None:
+        named = _changes(run.config, settings)
+    else:
+        differing = [key for key in differing if not follows_from_epochs(key)]
+    texts = {key: f"{key}={settings.get(key)}" for key in differing}
+    return ",".join([settings["method"], *(named | texts | named).values()])
+
+
+def _settings_of_study(run: Run) -> dict[str, str] | None:
+    """Return {key: KEY=VALUE} of the settings in the name of a run of `untrimmed study`, or None for another run."""
+    folder = run.folder.resolve()
+    try:
+        candidate, point, _, _ = parse_name(folder.name)
+    except ValueError:
+        return None
+    if not (folder.parent / SIZES).is_file() or str(candidate.name) != run.config.method:
+        return None
+    return {text.partition("=")[0]: text for text in (*candidate.settings, *point.settings)}
+
+
+def _changes(config: RunConfig, settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return {key: KEY=VALUE} of the settings that differ from the preset, without the feature widths."""
+    try:
+        preset = choose_preset(config.name, config.dataset)
+    except ConfigError:  # only the run has the weight of a loss from outside this package
+        weights = {f"weights.{name}": weight for name, weight in config.weights.items()}
+        preset = choose_preset(config.name, config.dataset, overrides=weights)
+    sizes = preset.sizes()
+    sections = plain_sections(sizes) | {"weights": preset.weights_in(sizes)}
+    sections |= {"train": to_plain(preset.train), "features": to_plain(preset.features)}
+    published = flat(sections)
+    return {
+        key: f"{key}={value}"
+        for key, value in settings.items()
+        if key.partition(".")[0] in sections
+        and key.removeprefix("model.") not in WIDTHS
+        and (key, value) not in published.items()
+    }
 
 
 def recall_cells(reports: Sequence[Report]) -> list[str]:

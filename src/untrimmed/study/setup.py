@@ -58,6 +58,11 @@ _VALUE = r"[\w.:+-]+"  # characters that the name of a run's folder may contain
 WARMUP_EPOCH = "warmup_epoch"
 
 
+def follows_from_epochs(key: str) -> bool:
+    """Whether `StudySetup.trial` computes a setting from the number of epochs."""
+    return key in ("train.patience", "train.hard_negatives_from_epoch") or key.endswith(f".{WARMUP_EPOCH}")
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A method with any number of attachments and settings, written `METHOD+ATTACHMENT,KEY=VALUE`."""

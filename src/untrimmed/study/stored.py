@@ -28,22 +28,28 @@ class StoredRun:
     path: Path
 
 
+def parse_name(name: str) -> tuple[Candidate, Point, int, int]:
+    """Return the candidate, point, steps and seed in the name of a run; raises ValueError for another name."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise ValueError("its name is not CANDIDATE[@SETTINGS]-RATE-STEPS-SEED")
+    candidate, chosen, rate, steps, seed = match.groups()
+    point = Point(float(rate), tuple(chosen.split(",")) if chosen else ())
+    return Candidate.of(candidate), point, int(steps), int(seed)
+
+
 def stored_runs(folder: Path) -> list[StoredRun]:
     """Return the results of all runs in OUT/DATA; raises ConfigError for a file that cannot be read as results."""
     runs = []
     for path in sorted(folder.glob("*.json")):
         if path.name in BESIDE_RUNS:
             continue
-        match = _NAME.fullmatch(path.stem)
         try:
             figures = dict(json.loads(path.read_text(encoding="utf-8")))
-            if match is None:
-                raise ValueError("its name is not CANDIDATE[@SETTINGS]-RATE-STEPS-SEED")
-            candidate, chosen, rate, steps, seed = match.groups()
+            candidate, point, steps, seed = parse_name(path.stem)
             ranks = tuple(figures.get("test", ()))
             sum_r = figures.get("val")
-            point = Point(float(rate), tuple(chosen.split(",")) if chosen else ())
-            run = StoredRun(Candidate.of(candidate), point, int(steps), int(seed), sum_r, ranks, path)
+            run = StoredRun(candidate, point, steps, seed, sum_r, ranks, path)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConfigError(f"{path}: cannot be read as results of a run ({error!r}); remove it") from None
         runs.append(run)
