@@ -14,7 +14,7 @@ import os
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
@@ -333,19 +333,25 @@ def parse_overrides(assignments: Iterable[str]) -> dict[str, Any]:
     return overrides
 
 
-def require_sections(keys: Iterable[str]) -> None:
+def require_sections(keys: Iterable[str], known: Callable[[], Mapping[str, Collection[str]]] = dict) -> None:
     """Check that the keys of a run's settings have sections, as in `train.epochs`.
 
-    Raises: ConfigError for a key without a section.
+    `known` returns the known keys of each section. It is called only for an error.
 
-    >>> require_sections(["train.epochs", "epochs"])
+    Raises: ConfigError for a key without a section. The message names the sections that have this key.
+
+    >>> require_sections(["train.epochs", "epochs"], lambda: {"train": ["epochs"]})
     Traceback (most recent call last):
     ...
-    untrimmed.errors.ConfigError: setting 'epochs' has no section; write e.g. train.epochs=…, or an option as --epochs
+    untrimmed.errors.ConfigError: setting 'epochs' has no section; write train.epochs=…
     """
     for key in keys:
         if "." not in key:
-            raise ConfigError(f"setting {key!r} has no section; write e.g. train.{key}=…, or an option as --{key}")
+            sections = [section for section, names in known().items() if key in names]
+            advice = " or ".join(f"{section}.{key}=…" for section in sections) or (
+                f"SECTION.{key}=… (sections: model, losses, weights, train, features), or an option as --{key}"
+            )
+            raise ConfigError(f"setting {key!r} has no section; write {advice}")
 
 
 def with_dotted_keys(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -85,6 +85,8 @@ def test_train_as_json_after_the_run_is_finished(trained):
     [
         (["ms_sl", "train.epochz=2"], "'epochs'"),
         (["ms_sl", "train.epochs"], "train.epochs"),
+        (["gmmformer_v2+ral", "temperature=0.3"], "model.temperature="),
+        (["gmmformer_v2+ral", "num_proxies=3"], "model.ral.num_proxies="),
         (["ms_sll"], "'ms_sl'"),
         (["ms_sl", "--device", "tpu"], "tpu"),
         (["ms_sl"], "model.video_dim=10"),

@@ -133,7 +133,7 @@ def test_settings_that_do_not_fit_a_folder_name_are_refused(text):
 
 
 def test_a_setting_without_a_section_is_refused():
-    with refused(ConfigError, "dropout", "train.dropout=…"):
+    with refused(ConfigError, "dropout", "model"):
         Candidate.of("proto,dropout=0.1")
 
 

@@ -76,10 +76,13 @@ def train(
     After an interruption, run the same command again to continue.
     Several processes: torchrun --nproc-per-node 4 -m untrimmed train METHOD ...
     """
+    from untrimmed.presets import keys_by_section
     from untrimmed.training.train import train as run_training
 
     values = parse_overrides(overrides or [])
-    require_sections(values)  # a key without a section would become an argument of `run_training`
+    require_sections(
+        values, lambda: keys_by_section(method)
+    )  # a key without a section would become an argument of `run_training`
     with _TrainDisplay() as display:
         run = run_training(
             method,

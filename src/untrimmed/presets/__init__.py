@@ -14,7 +14,7 @@ same sections.
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -202,6 +202,21 @@ def _training_defaults(cls: "type[RetrievalModel] | type[Attachment]") -> Mappin
     required: dict[str, Any] = {"method": "", "dataset": "", "model": {}, "weights": {}, "train": {}}
     build(Preset, required | dict(cls.training_defaults), where=where)
     return cls.training_defaults
+
+
+def keys_by_section(method: str | ModelName) -> dict[str, list[str]]:
+    """Return {section: keys} of the settings of a method with its attachments, for example {"train": ["epochs", ...]}.
+
+    Raises: UnknownNameError for an unknown method or attachment, ConfigError for an attachment that does not fit.
+    """
+    from untrimmed.models.registry import attachment_class, is_loss, model_class  # imports torch, as above
+
+    name = ModelName.of(method)
+    settings: dict[str, Any] = {"model": model_class(name).Config, "train": TrainSettings, "features": FeatureSettings}
+    for attachment in name.attachments:
+        settings[f"{'losses' if is_loss(attachment) else 'model'}.{attachment}"] = attachment_class(attachment).Config
+    of_name = ("losses", "parts", "attached")  # not in the section `model`
+    return {section: [f.name for f in fields(cls) if f.name not in of_name] for section, cls in settings.items()}
 
 
 def has_preset(method: str | ModelName, dataset: str) -> bool:

@@ -11,7 +11,7 @@ from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.data.emptiness import require_content
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.models.base import ModelConfig, RetrievalModel
-from untrimmed.presets import Preset
+from untrimmed.presets import Preset, keys_by_section
 from untrimmed.presets.settings import TrainSettings
 from untrimmed.running.encoding import require_float32
 from untrimmed.running.split import require_fit as require_features
@@ -35,7 +35,7 @@ def require_arguments(
     overrides: Mapping[str, Any],
 ) -> str:
     """Check the arguments of `train`, and return the name of the data set; raises ConfigError for a wrong argument."""
-    require_sections(overrides)
+    require_sections(overrides, lambda: keys_by_section(method.name if isinstance(method, RetrievalModel) else method))
     if isinstance(method, RetrievalModel):
         _require_trainable(method, overrides)
     else:
