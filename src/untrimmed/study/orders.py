@@ -120,7 +120,8 @@ def papers_order(sum_r: SumR, published: Mapping[str, float]) -> Iterator[str]:
     if uncertain:
         text += f" Differences that are not significant: {_in_words(uncertain)}."
     if missing := [f"`{name}`" for name in sum_r if name not in published]:
-        text += f" Rows without published results are not part of the order: {', '.join(missing)}."
+        reason = "Rows with other settings than published, or without a published result in their preset"
+        text += f" {reason}, are not part of the order: {', '.join(missing)}."
     yield f"{text}\n"
 
 
