@@ -349,7 +349,7 @@ def require_sections(keys: Iterable[str], known: Callable[[], Mapping[str, Colle
         if "." not in key:
             sections = [section for section, names in known().items() if key in names]
             advice = " or ".join(f"{section}.{key}=…" for section in sections) or (
-                f"SECTION.{key}=… (sections: model, losses, weights, train, features), or an option as --{key}"
+                f"SECTION.{key}=… (sections: model, losses, weights, train, features)"
             )
             raise ConfigError(f"setting {key!r} has no section; write {advice}")
 

@@ -124,7 +124,7 @@ def test_the_name_of_a_video_removes_its_text_without_a_question(run, with_subti
     assert run("rm", "--text", "subtitle", "flag.mp4")[0] == 0
 
 
-def test_a_subtitle_file_stands_for_its_video(run, videos):
+def test_indexing_a_subtitle_file_indexes_its_video(run, videos):
     (videos / "flag.en.srt").write_text(SRT)
     assert run("index", videos / "flag.en.srt")[0] == 0
     assert "flag.mp4" in run("ls")[1]

@@ -144,7 +144,7 @@ def test_a_weight_without_a_loss_is_refused_with_its_row_before_training(refusal
     assert "ms_sl+evidence" in message or "'clip_nce'" in message
 
 
-def test_a_grid_that_fits_only_some_methods_is_refused_with_the_way_out(refusal, words):
+def test_a_grid_that_fits_only_some_methods_is_refused_with_advice(refusal, words):
     words = [*words, "proto", "--dry-run", "--grid"]
     require_named(refusal(*words, "model.iterations=1,2").strip(), "ms_sl", "--grid", "proto,model.iterations=1")
     assert "--grid" not in refusal(*words, "model.iteration=1,2")

@@ -9,7 +9,7 @@ interface Loop { start_s: number; end_s: number }
 const MUTED = 'untrimmed-muted'
 const MAX_SPEED = 8
 const STALL_MS = 400 // playback that makes no progress for this long is waiting
-const MAX_LAG_S = 0.15 // between the element's time and the frame on screen; a frame that was shown earlier is held
+const MAX_LAG_S = 0.15 // largest difference between the element's time and the start of the frame on screen; beyond it, the element's time counts
 const BEFORE_LOOP_S = 0.3 // the start of the loop may move during playback: positions up to this far before it do not jump
 
 export class Playback {
@@ -29,7 +29,7 @@ export class Playback {
   #lastTick = 0 // time of the last screen refresh
   #sinceSeek_s = 0 // time since the last seek began; how far the next seek of backward playback goes
   #at_s = 0 // position of the element, in the time of the file
-  #movedAt = 0 // when it changed last
+  #movedAt = 0 // when `#at_s` changed last
 
   /** Control a video element whose media begins at `offset_s` of the file. It plays if the previous element was playing.
    *

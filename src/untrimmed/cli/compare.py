@@ -39,7 +39,8 @@ def compare(
     standard deviation. There is one table per data set.
     RUN can be a pattern such as study/tvr/*-3000-*. If it also matches files,
     the files are ignored. Settings that differ from the preset are listed
-    after the method's name.
+    after the method's name; for runs of a study, these are the settings in
+    the names of the runs.
     """
     from untrimmed.evaluation.report import Report
     from untrimmed.running.evaluate import evaluate
@@ -48,7 +49,9 @@ def compare(
 
     if output not in FORMATS:
         raise ConfigError(f"--format is {output!r}, expected one of {', '.join(FORMATS)}")
-    paths = (Path(path) for run in runs for path in sorted(glob(str(run))) or [str(run)])  # a shell expands no quotes
+    paths = (
+        Path(path) for run in runs for path in sorted(glob(str(run))) or [str(run)]
+    )  # shells do not expand patterns in quotes
     folders = [path for path in dict.fromkeys(paths) if not path.is_file()]
     if not folders:
         raise ConfigError(f"{runs[0]}: is a file; name the folders of finished runs")

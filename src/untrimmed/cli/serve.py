@@ -111,7 +111,9 @@ def serve(
             _open(f"{address}?token={make_pass(notice.token)}")
         return
     if notice is not None:
-        print_marked("note:", "yellow", f" this library's service already runs at {notice.address}; starting another")
+        print_marked(
+            "note:", "yellow", f" a service for this library is already running at {notice.address}; starting another"
+        )
     access = Access.for_host(host, token, allow_host or ())
     opened = untrimmed.open(library, precision=read_precision(precision), ray=ray, shards=shards, replicas=replicas)
 

@@ -58,7 +58,8 @@ def transcript(
     if passages or form == "json":
         result_console.print(_render(passages, form), markup=False, end="" if form != "text" else "\n", soft_wrap=True)
     if len(labels := {passage.label for passage in passages}) > 1 and form in ("srt", "vtt"):
-        print_notice(f"several texts are mixed: {', '.join(sorted(labels))}; choose by --source, --language or --track")
+        advice = "choose one with --source, --language or --track"
+        print_notice(f"the output mixes several texts: {', '.join(sorted(labels))}; {advice}")
     if not passages:
         settings = opened.settings()
         progress_console.print(_missing(of_source, source, () if settings is None else settings.sources))
@@ -68,15 +69,15 @@ def transcript(
 def _missing(of_source: list[Passage], source: str | None, read: Collection[str]) -> str:
     """Return why there is no text, and what to do.
 
-    `of_source` are the passages of the source in other languages, and `read` the sources that the library reads.
+    `of_source` are the passages of the source and track in any language. `read` are the sources that the library reads.
     """
     if of_source:
         languages = ", ".join(sorted({passage.language or "unknown" for passage in of_source}))
         return f"no text in this language; this video has text in: {languages}"
-    of = "" if source is None else f" of the source {source!r}"
+    of = "" if source is None else f" from {source!r}"
     options = [option for name, option in TEXT_OPTIONS.items() if source in (None, name) and name not in read]
     advice = f"; to read it: untrimmed index {' or '.join(options)}" if options else ""
-    return f"the library has no text{of} of this video{advice}"
+    return f"the library has no text{of} for this video{advice}"
 
 
 def _render(passages: list[Passage], form: str) -> str:

@@ -160,7 +160,10 @@ def reporting(hook: str, inputs: Mapping[str, Tensor] | None = None) -> Iterator
 
 
 def outside_function(error: BaseException) -> str | None:
-    """Return the name of the outermost function outside this package in an error's traceback, e.g. a hook, or None."""
+    """Return the name of the outermost function in a traceback that is not from Python or an installed package.
+
+    It is, for example, a hook. Return None if there is no such function.
+    """
     codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
     return next((code.co_qualname for code in codes if not is_installed(code.co_filename)), None)
 

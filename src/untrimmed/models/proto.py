@@ -46,8 +46,8 @@ after 750 steps of 16 videos with the retrieval losses alone, learning rate 3e-4
     K = 6     0.83      0.68         0.18           0.94      0.89         0.69     181.4
 
 Models with one iteration learn best. With Eq. 1 exactly as printed, SumR is 126.1 for K = 3 and 115.3 for K = 6.
-docs/decisions.md lists the other forms that we tried. We did not try separate weights for each iteration, a norm behind
-the output, or dropout 0.3. The trained models of this table were not kept.
+docs/decisions.md lists the other forms that we tried. We did not try separate weights for each iteration, a
+normalization layer after the output, or dropout 0.3. The trained models of this table were not kept.
 
 With `keep_attention`, an encoded video also stores the attention of each prototype to each unit (4 % more data). We
 added this attention to find moments.

@@ -76,7 +76,7 @@ def _require_config(cls: type[RetrievalModel] | type[Attachment]) -> None:
         is_class_variable = name not in settings and any(hasattr(base, name) for base in config.__bases__)
         if is_plain and name not in annotated and not is_class_variable:
             raise ConfigError(
-                f"{config.__qualname__}: {name} has no type annotation, so it is not a setting; write "
+                f"{config.__qualname__}: {name} has no type annotation, so its value has no effect; write "
                 f"{name}: {type(value).__name__} = {shown_value(value)}"
             )
 
@@ -100,7 +100,7 @@ def model_class(name: ModelName) -> type[RetrievalModel]:
             raise UnknownNameError(
                 f"{name.method!r} is an attachment; put a method before it, for example ms_sl+{name.method}"
             )
-        raise _unknown("model", name.method, list_models())
+        raise _unknown("method", name.method, list_models())
     cls = METHODS[name.method]
     for attachment in name.attachments:
         _require_fit(cls, attachment, str(name))

@@ -30,7 +30,7 @@ _MARKS = {"Mn", "Mc", "Me", "Cf"}  # categories of marks (accents, vowel signs) 
 # Marks that do not change a word: accents of Latin, Greek and Cyrillic, Hebrew points, Arabic harakat, and variation
 # selectors. Vowel signs of other scripts, such as Devanagari, are letters.
 _ACCENTS = re.compile(r"[\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\ufe00-\ufe0f]")
-# Letters whose stroke or second letter is no accent. Searches often replace them.
+# Letters that Unicode does not decompose into a letter and an accent. People often type the plain letters instead.
 _PLAIN_LETTERS = str.maketrans(
     {"æ": "ae", "đ": "d", "ð": "d", "ħ": "h", "ı": "i", "ł": "l", "ø": "o", "œ": "oe", "ŧ": "t", "þ": "th"}
 )

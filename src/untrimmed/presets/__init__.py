@@ -189,7 +189,8 @@ def _class_settings(name: ModelName, dataset: str) -> dict[str, Any]:
 def _training_defaults(cls: "type[RetrievalModel] | type[Attachment]") -> Mapping[str, Any]:
     """Return the `training_defaults` of a class.
 
-    Raises: ConfigError if a key of `training_defaults` is not a section of a preset, or if a section is wrong.
+    Raises: ConfigError if a key of `training_defaults` is not a section of a preset, or if a section has an unknown key
+    or a wrong value.
     """
     where = f"{cls.__qualname__}.training_defaults"
     sections = ("model", "losses", "weights", "train", "features")
@@ -215,8 +216,8 @@ def keys_by_section(method: str | ModelName) -> dict[str, list[str]]:
     settings: dict[str, Any] = {"model": model_class(name).Config, "train": TrainSettings, "features": FeatureSettings}
     for attachment in name.attachments:
         settings[f"{'losses' if is_loss(attachment) else 'model'}.{attachment}"] = attachment_class(attachment).Config
-    of_name = ("losses", "parts", "attached")  # not in the section `model`
-    return {section: [f.name for f in fields(cls) if f.name not in of_name] for section, cls in settings.items()}
+    not_settings = ("losses", "parts", "attached")  # fields of `Config` that are not settings in the section `model`
+    return {section: [f.name for f in fields(cls) if f.name not in not_settings] for section, cls in settings.items()}
 
 
 def has_preset(method: str | ModelName, dataset: str) -> bool:

@@ -331,7 +331,7 @@ class VideoDetail(Video):
     problem: str | None = Field(description="Why the file cannot be read.")
     kind: str | None = Field(description="Media type of the file.")
     picture_start_s: float = Field(
-        description="How long players of the file play sound before the first frame. All times count from this frame."
+        description="Seconds of sound that players play before the first frame. Other times count from that frame."
     )
 
 

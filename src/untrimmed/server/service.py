@@ -134,7 +134,7 @@ class Service:
     async def frame_or_thumbnail(self, record: VideoRecord, time_s: float, short_side: int) -> tuple[bytes, str]:
         """Return the frame of a video at a time and "jpeg", or a stored picture and "webp" if the file is missing.
 
-        Raises: As `frame`, if no stored picture is within 0.5 s.
+        Raises: The errors of `frame`. If the file is missing, only if no stored picture is within 0.5 s.
         """
         try:
             return await self.frame(record, time_s, short_side), "jpeg"

@@ -44,8 +44,12 @@ async def thumbnail(
     time_s: Annotated[
         Seconds, Query(description="A time after the end returns the last frame.", examples=[12.5])
     ] = 0.0,
-    start_s: Annotated[Seconds, Query(description="Start of the span.", examples=[12.2])] = 0.0,
-    end_s: Annotated[Seconds, Query(description="End of the span.", examples=[14.0])] = MAX_SECONDS,
+    start_s: Annotated[
+        Seconds, Query(description="Start of the span that the picture is from.", examples=[12.2])
+    ] = 0.0,
+    end_s: Annotated[
+        Seconds, Query(description="End of the span that the picture is from.", examples=[14.0])
+    ] = MAX_SECONDS,
     version: Version = "",
 ) -> Response:
     """Return a picture of the video at most 0.5 s from a time, up to 160 pixels high.

@@ -197,7 +197,10 @@ async def clip(
     start_s: Annotated[Seconds, Query(examples=[12.5])],
     end_s: Annotated[Seconds, Query(examples=[16.0])],
 ) -> Response:
-    """Return a span of the video as an MP4 file with sound. Its edges are moved to the nearest frames."""
+    """Return a span of the video as an MP4 file with sound.
+
+    Its edges are moved to the nearest frames, unless the frame rate varies.
+    """
     check_span(record, start_s, end_s)
     file = await service.read(media_file, record)
     path = await service.cut(_clip, file, start_s, end_s, service.ends)

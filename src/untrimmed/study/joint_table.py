@@ -131,7 +131,7 @@ def _cells(rows: Sequence[JointRow], bold: Callable[[str], str], text: Callable[
 def _p_to_best(row: JointRow, best: JointRow) -> tuple[float | None, float | None]:
     """Return p-values (over seeds, over queries) of the difference between a row and the best row.
 
-    Both are None if the row is the best row. See `p_over_seeds` for when only the first is None.
+    Both are None if the row is the best row. Only the first is None if `p_over_seeds` returns None.
     """
     return (None, None) if row is best else p_of_sum_r(row.reports, best.reports)
 

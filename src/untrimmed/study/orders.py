@@ -99,7 +99,8 @@ def published_sum_r(results: StudyResults) -> dict[str, float]:
 
 
 def papers_order(sum_r: SumR, published: Mapping[str, float]) -> Iterator[str]:
-    """Yield our order and the papers' order, Kendall's tau, the pairs of methods whose order differs, and other rows.
+    """Yield our order and the papers' order, Kendall's tau, the pairs of methods whose order differs, and the rows
+    that are not part of the order.
 
     For fewer than three methods, yield nothing.
     """
@@ -120,8 +121,8 @@ def papers_order(sum_r: SumR, published: Mapping[str, float]) -> Iterator[str]:
     if uncertain:
         text += f" Differences that are not significant: {_in_words(uncertain)}."
     if missing := [f"`{name}`" for name in sum_r if name not in published]:
-        reason = "Rows with other settings than published, or without a published result in their preset"
-        text += f" {reason}, are not part of the order: {', '.join(missing)}."
+        reason = "their settings differ from the published ones, or their preset has no published result"
+        text += f" Not part of the order, because {reason}: {', '.join(missing)}."
     yield f"{text}\n"
 
 

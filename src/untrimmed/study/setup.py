@@ -302,7 +302,7 @@ class StudySetup:
         changes = parse_overrides((*candidate.settings, *point.settings))
         keys = [setting.partition("=")[0] for setting in (*candidate.settings, *point.settings)]
         if fixed := [key for key in keys if key in OPTIONS]:
-            raise ConfigError(f"{candidate}: the study sets {fixed[0]} of all methods; use {OPTIONS[fixed[0]]}")
+            raise ConfigError(f"{candidate}: the study sets {fixed[0]} for all methods; use {OPTIONS[fixed[0]]}")
         if repeated := [key for key in keys if keys.count(key) > 1]:
             raise ConfigError(f"{candidate}: {repeated[0]} is set twice, by the method and by --grid; remove one")
         chosen = f"@{','.join(point.settings)}" if point.settings else ""
@@ -409,7 +409,7 @@ def require_files(trial: Trial) -> None:
 def require_terms(trial: Trial) -> None:
     """Check that the loss terms of a trial and its weights have the same names.
 
-    If the trial has no weights besides those of its preset, no features are read. Otherwise the losses of two videos
+    If all weights belong to the preset or to attached losses, no features are read. Otherwise, the losses of two videos
     are computed.
 
     Raises: the errors of `rehearse_step`.

@@ -270,7 +270,8 @@ def _grid_advice(setup: StudySetup, plan: StudyPlan, method: Candidate, point: P
         return ""
     for other in plan.methods:
         if not _refusal(setup, plan, other, point):
-            return f"; --grid applies to all methods: name {other},{point.settings[0]} instead, or run two studies"
+            added = f"{other},{point.settings[0]}"
+            return f"; --grid applies to all methods; remove it and add the method {added}, or run two studies"
     return ""
 
 

@@ -93,7 +93,7 @@ class TrainingLoop:
         self._validation_s = 0.0
         self._saved_at = time.monotonic()
         self._stopped = False
-        self._reported_stage: Stage | None = None  # while callbacks run
+        self._reported_stage: Stage | None = None  # the stage while callbacks run, otherwise None
         self._batch_terms: dict[str, float] = {}
 
     def run(self) -> TrainingState:

@@ -75,8 +75,8 @@ def choose_sampler(train: TrainSettings) -> Callable[..., Any]:
         inspect.signature(sampler).bind(None, **_arguments_of(sampler, train, epoch=0))
     except TypeError as error:
         raise ConfigError(
-            f"train.sampler: {one_line(error)}; expected the parameters (dataset, batch_size, seed, epoch), of which "
-            "only the first is required, and others with defaults or in train.sampler_settings"
+            f"train.sampler: {one_line(error)}; expected a first parameter for the data set, then any of "
+            "batch_size, batch_of, seed and epoch; other parameters need a default or a value in train.sampler_settings"
         ) from None
     return sampler
 

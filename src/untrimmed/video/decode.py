@@ -179,7 +179,7 @@ class OpenVideo:
 
     @property
     def picture_start_s(self) -> float:
-        """The time of the first frame, in seconds, for players that count from the start of picture or sound."""
+        """The time of the first frame in seconds, counted like players from the earlier start of picture and sound."""
         streams: list[Any] = [self.stream, *self.container.streams.audio]
         starts_s = [float((stream.start_time or 0) * stream.time_base) for stream in streams]
         return max(0.0, starts_s[0] - max(0.0, min(starts_s)))

@@ -353,8 +353,9 @@ class Worker:
     def cut(self, request: dict[str, Any]) -> None:
         """Write a span to a new file.
 
-        The edges of the span are moved to the nearest frames. Send the middle frame of the span as a `frames` message
-        with the start of the span, then `end` with the time of the video at which the new file ends.
+        The edges of the span are moved to the nearest frames, unless the frame rate varies. Send the middle frame of
+        the span as a `frames` message with the start of the span, then `end` with the time of the video at which the
+        new file ends.
         """
         # this module imports numpy, which would delay sampling
         from untrimmed.video.cut import SeekError, write_cut

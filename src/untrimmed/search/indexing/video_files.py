@@ -36,10 +36,10 @@ class FoundVideos:
 def find_videos(paths: Iterable[Path], *, with_pictures: bool = False) -> FoundVideos:
     """Return the files in `paths`, and the video files in the folders in `paths` and their subfolders, sorted.
 
-    A file in `paths` may have any suffix. A subtitle file stands for its video. Hidden files and folders are ignored.
-    Links to folders are only followed if they are in `paths`; other links that lead out of these folders are returned
-    in `linked`. An unreadable folder is returned like a file, so that indexing reports it. If `with_pictures`, a folder
-    of numbered pictures (`untrimmed.video.pictures`) counts as a video.
+    A file in `paths` may have any suffix. For a subtitle file, its video is returned. Hidden files and folders are
+    ignored. Links to folders are only followed if they are in `paths`; other links that lead out of these folders are
+    returned in `linked`. An unreadable folder is returned like a file, so that indexing reports it. If `with_pictures`,
+    a folder of numbered pictures (`untrimmed.video.pictures`) counts as a video.
 
     Raises:
         UntrimmedError: A path does not exist or cannot be read.

@@ -58,9 +58,9 @@ class ScoredPassage:
 
     @cached_property
     def span(self) -> tuple[float, float]:
-        """The span of the sentence, or only of its parts with matching words if the text has no end of a sentence.
+        """The span of the sentence, or only of its parts with matching words if the text does not end like a sentence.
 
-        Texts without punctuation are joined to long passages, which are no sentences.
+        Texts without punctuation are joined into long passages that are not sentences.
         """
         passage = self.match.sentence.passage
         words = self.query.matches(passage.text)

@@ -29,7 +29,8 @@ _TOGETHER_S = 3.0  # passages that match different parts of a query belong toget
 _SNAP_S = 0.5  # a moment is extended beyond its passage to a shot change that is at most this far away
 _MAX_PASSAGES = 80  # largest number of passages of a video if all of its moments are requested
 _EDGE_S = 1e-3  # in a curve of passages, the strength rises and falls within this time before and after a passage
-_MIN_RAISE = 1.2  # a passage of strength 1 raises the score at least by this multiple of the best frame's relevance
+# A passage of strength 1 raises the score by at least this multiple of (best frame's relevance - mean relevance).
+_MIN_RAISE = 1.2
 _SAMPLE_SIZE = 16  # number of videos from which the usual relevance of frames is estimated
 
 T = TypeVar("T")
@@ -165,9 +166,9 @@ class FusedQuery:
     def _frame_statistics(self) -> tuple[float, float, bool]:
         """Return the deviation of the relevance of frames, a threshold, and whether pictures show the query.
 
-        The deviation is the standard deviation. It is larger if the best frame is an outlier, so that a passage of
-        strength 1 exceeds this frame. Frames whose relevance reaches the threshold agree with a passage, see
-        `FusionSettings.agreement`. The third value is true if the best frame has at least the confidence
+        The first value is the standard deviation, or a larger value if the best frame is an outlier. The larger value
+        lets a passage of strength 1 outrank this frame. Frames whose relevance reaches the threshold agree with a
+        passage, see `FusionSettings.agreement`. The third value is true if the best frame has at least the confidence
         `FusionSettings.sure`.
         """
         if self.prepared is None:

@@ -109,7 +109,7 @@ class ThumbnailFiles:
     def at(self, record: VideoRecord, time_s: float, start_s: float = 0.0, end_s: float = math.inf) -> bytes | None:
         """Return the picture in [`start_s`, `end_s`) that is nearest to a time, as WebP.
 
-        Returns None if no such picture is within 0.5 s. A time after the end of the video stands for its end.
+        Returns None if no such picture is within 0.5 s. A time after the end of the video is treated as its end.
         """
         try:
             video = self.of(record)
