@@ -101,7 +101,7 @@ def test_a_transcript_that_is_missing_says_why(run, with_subtitles):
     assert "cuts today." in run("transcript", "flag", "--language", "eng")[1]
 
 
-def test_text_of_one_source_is_removed_and_the_video_stays(run, with_subtitles):
+def test_text_of_one_source_is_removed_and_the_video_stays(run, with_subtitles, tmp_path):
     assert run("rm", "--text", "subtitels", with_subtitles)[0] == 2
     assert run("rm", "--text", "speech", "--all")[1].startswith("0")
     assert run("rm", "--text", "subtitle", with_subtitles)[0] == 2, "a folder needs --yes"
@@ -114,6 +114,11 @@ def test_text_of_one_source_is_removed_and_the_video_stays(run, with_subtitles):
     assert "flag.mp4" in run("ls")[1]
     run("index", with_subtitles)
     assert run("transcript", "flag")[0] == 1, "removed texts stay removed"
+    part = with_subtitles.parent / "part"
+    run("index", with_subtitles, "--library", part)
+    run("rm", "--text", "subtitle", "flag.mp4", "--library", part)
+    run("merge", tmp_path / "merged", part)
+    assert run("transcript", "flag", "--library", tmp_path / "merged")[0] == 1
     (with_subtitles / "flag.en.srt").write_text(SRT.replace("today", "tomorrow"))
     run("index", with_subtitles)
     assert "tomorrow" in run("transcript", "flag")[1]

@@ -60,6 +60,28 @@ def test_edges_between_two_frames_are_moved_to_the_nearest_frame(clip, tmp_path,
     assert {round(frame.duration * frame.time_base, 4) for frame in frames} == {Fraction(1, 25)}
 
 
+@pytest.mark.parametrize("span_s", [(16.0, 18.0), (115.0, 119.0)])
+def test_edges_stay_if_frames_are_far_apart(tmp_path, span_s):
+    path = write_clip(tmp_path / "slides.mp4", constant_stamps(12, fps=0.1))
+    assert cut(path, *span_s, tmp_path / "out.mp4") == pytest.approx(span_s[1], abs=0.01)
+    with VideoReader(sampling=Sampling(fps=1.0)) as reader:
+        assert reader.read(tmp_path / "out.mp4").info.duration_s == pytest.approx(span_s[1] - span_s[0], abs=0.05)
+
+
+def test_the_last_half_frame_can_be_cut(clip, tmp_path):
+    cut(clip, 9.99, 10.0, tmp_path / "out.mp4")
+    assert every_frame(tmp_path / "out.mp4")[0] == [249]
+
+
+def test_edges_stay_if_frames_drift_from_the_usual_rate(tmp_path):
+    stamps = [number / 30.007 for number in range(1510)]
+    path = write_clip(tmp_path / "drift.mp4", stamps, size=(64, 48), ticks=90_000, options={"preset": "ultrafast"})
+    cut(path, stamps[1500], stamps[1505], tmp_path / "out.mp4")
+    with av.open(str(tmp_path / "out.mp4")) as container:
+        numbers = [read_clock(frame.to_ndarray(format="rgb24")) for frame in container.decode(video=0)]
+    assert numbers == [number % 1024 for number in range(1500, 1505)]
+
+
 @pytest.mark.parametrize("rate", [24000 / 1001, 60000 / 1001])
 def test_times_in_milliseconds_select_the_frames_of_exact_times(tmp_path, rate):
     clip = write_clip(tmp_path / "clip.mp4", [number / rate for number in range(200)], ticks=120_000)

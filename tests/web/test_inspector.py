@@ -300,14 +300,19 @@ def test_i_and_o_trim_to_the_frame_on_screen(visit):
 
 @pytest.fixture(scope="module")
 def clocks(tmp_path_factory):
-    """The address of a service with a video whose frames show their number, and whose sound begins 0.48 s earlier."""
+    """The address of a service with two videos whose frames show their number.
+
+    The sound of `late.mp4` begins 0.48 s before its picture. `gap.mp4` has no frames from 0.4 to 0.48 s.
+    """
     folder = tmp_path_factory.mktemp("clocks")
     stamps = constant_stamps(250, start_s=0.48)
     write_clock(folder / "late.mp4", stamps, codec="libvpx-vp9", options=VP9["options"], has_sound=True, sound_s=10.0)
+    stamps = [stamp for number, stamp in enumerate(constant_stamps(100)) if number not in (10, 11)]
+    write_clock(folder / "gap.mp4", stamps, codec="libvpx-vp9", options=VP9["options"])
     library = untrimmed.open(folder / "library")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(library_module, "load_encoder", load_toy)
-        library.index(folder / "late.mp4")
+        library.index(folder)
     with served(library) as address:
         yield address
 
@@ -329,7 +334,7 @@ def number_on_screen(page):
 
 def test_the_timecode_is_that_of_the_frame_on_screen(visit, clocks):
     page = visit("?q=red", at=clocks)
-    page.locator(TILE).first.click()
+    page.locator(f"{TILE}[aria-label^='late.mp4']").click()
     until(page, "document.querySelector('video')?.readyState > 1")
     page.keyboard.press("v")
     page.keyboard.press("k")
@@ -351,6 +356,19 @@ def test_the_timecode_is_that_of_the_frame_on_screen(visit, clocks):
         assert number_on_screen(page) == shown + 1
     page.keyboard.press("i")
     assert seconds_in(page.url, "s") == pytest.approx((shown + 1) * FRAME_S)
+
+
+def test_steps_pass_a_frame_that_is_held(visit, clocks):
+    page = visit("?q=red", at=clocks)
+    page.locator(f"{TILE}[aria-label^='gap.mp4']").click()
+    until(page, "document.querySelector('video')?.readyState > 1")
+    page.keyboard.press("v")
+    page.keyboard.press("k")
+    page.keyboard.press("Home")
+    for frame in range(1, 16):
+        page.keyboard.press(".")
+        until(page, f"{TIMECODE} === '00:00:00:{frame:02}'")
+        page.wait_for_timeout(50)
 
 
 def test_edges_are_dragged_to_frames_and_moved_by_keys(visit, shot):

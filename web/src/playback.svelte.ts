@@ -24,6 +24,7 @@ export class Playback {
   #offset_s = 0 // time of the file at which the element's media begins; negative if its sound begins before its picture
   #shown_s: number | null = null // when the frame on screen begins, in the time of the element; null if this is unknown
   #target_s: number | null = null // where to seek once the current seek has ended
+  #isSought = false // whether the element's time is that of the last seek, and no frame was played since
   #isBackwards = false
   #shouldRun = false // stays true at the end of the video, where the element pauses
   #lastTick = 0 // time of the last screen refresh
@@ -49,6 +50,7 @@ export class Playback {
     }.bind(this))
     let frameRequest = video.requestVideoFrameCallback?.(function shown(this: Playback, _: number, { mediaTime }: VideoFrameCallbackMetadata) {
       this.#shown_s = mediaTime
+      if (!video.paused) this.#isSought = false
       frameRequest = video.requestVideoFrameCallback(shown.bind(this))
     }.bind(this))
     return () => {
@@ -65,7 +67,7 @@ export class Playback {
     return this.#target_s === null ? this.#shownAt(this.time_s) : this.time_s
   }
   #shownAt(at_s: number): number {
-    const shown_s = this.#shown_s === null ? at_s : Math.max(0, this.#shown_s + this.#offset_s)
+    const shown_s = this.#shown_s === null || this.#isSought ? at_s : Math.max(0, this.#shown_s + this.#offset_s)
     return Math.abs(shown_s - at_s) < MAX_LAG_S ? shown_s : at_s
   }
   /** Play forwards at normal speed. */
@@ -127,7 +129,8 @@ export class Playback {
   }
   #land(video: HTMLVideoElement): void {
     video.currentTime = Math.max(0, this.#target_s! - this.#offset_s)
-    this.#target_s = this.#shown_s = null
+    this.#target_s = null
+    this.#isSought = true
     this.#sinceSeek_s = 0
   }
   #move(video: HTMLVideoElement, now: number): void {

@@ -49,9 +49,8 @@ def compare(
 
     if output not in FORMATS:
         raise ConfigError(f"--format is {output!r}, expected one of {', '.join(FORMATS)}")
-    paths = (
-        Path(path) for run in runs for path in sorted(glob(str(run))) or [str(run)]
-    )  # shells do not expand patterns in quotes
+    # shells do not expand patterns in quotes, and the name of a folder may contain brackets
+    paths = [Path(path) for run in runs for path in (not run.exists() and sorted(glob(str(run)))) or [str(run)]]
     folders = [path for path in dict.fromkeys(paths) if not path.is_file()]
     if not folders:
         raise ConfigError(f"{runs[0]}: is a file; name the folders of finished runs")

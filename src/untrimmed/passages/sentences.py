@@ -99,11 +99,12 @@ def ends_sentence(text: str) -> bool:
 def _begins_with_speaker(text: str) -> bool:
     """Whether a text begins with a mark or the name of a new speaker.
 
-    >>> [_begins_with_speaker(text) for text in ("- Yes.", ">> Yes.", "DR. NO: Yes.", "At 9: yes.")]
+    >>> [_begins_with_speaker(text) for text in ("- Yes.", ">> Yes.", "DR. NO: Yes.", "ABOUT 9:30")]
     [True, True, True, False]
     """
-    name, colon, _ = text.partition(":")
-    return text.startswith(_NEW_SPEAKERS) or (bool(colon) and len(name) <= _MAX_NAME and name.isupper())
+    name, colon, rest = f"{text} ".partition(":")
+    is_name = bool(colon) and rest.startswith(" ") and len(name) <= _MAX_NAME and name.isupper()
+    return is_name or text.startswith(_NEW_SPEAKERS)
 
 
 def _sentence(joined: list[Passage]) -> Sentence:

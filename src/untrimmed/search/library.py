@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -344,7 +345,8 @@ class Library:
         """Remove the passages of a source, such as "speech", of these files and of all videos in these folders.
 
         Returns the records of the videos that had such passages. The videos stay in the library. Indexing reads their
-        passages again when the video, its subtitle files or the settings of the source have changed. With `dry_run`,
+        passages again when the video, its subtitle files, the source (its settings or version) or the encoder has
+        changed. With `dry_run`,
         the records are only returned.
 
         Raises:
@@ -361,17 +363,28 @@ class Library:
             readings = table.readings()
             if source not in (known := {*list_sources(), *(reading.source for reading in readings)}):
                 raise UnknownNameError.among("source of passages", source, sorted(known))
-            removed = [reading for reading in readings if reading.source == source and reading.video_id in records]
+            removed = [
+                reading
+                for reading in readings
+                if reading.source == source and reading.video_id in records and reading.num_passages
+            ]
             if not dry_run:
                 empty = [
-                    replace(reading, num_passages=0, warnings=(), unread="", reading_id=new_reading_id())
+                    replace(
+                        reading,
+                        num_passages=0,
+                        warnings=(),
+                        unread="",
+                        read_at=time.time(),
+                        reading_id=new_reading_id(),
+                    )
                     for reading in removed
                 ]
                 table.put_empty(empty, [reading.reading_id for reading in removed])
                 table.finish()
         if not dry_run:
             cache_library(self.folder)
-        ids = {reading.video_id for reading in removed if reading.num_passages}
+        ids = {reading.video_id for reading in removed}
         return [record for video_id, record in records.items() if video_id in ids]
 
     def _records_at(self, records: Records, paths: Iterable[str | os.PathLike[str]]) -> dict[str, VideoRecord]:

@@ -63,6 +63,8 @@ async def thumbnail(
     if picture := await service.read(service.thumbnails.at, record, time_s, start_s, end_s):
         return Response(picture, media_type="image/webp", headers=headers)
     picture, kind = await service.frame_or_thumbnail(record, time_s, 180)
+    if kind == "webp":  # until the file is back
+        headers = {"cache-control": "no-store"}
     return Response(picture, media_type=f"image/{kind}", headers=headers)
 
 

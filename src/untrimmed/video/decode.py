@@ -68,6 +68,8 @@ COVER_PICTURE = 1 << 10 | 1 << 11  # attached pictures and timed thumbnails
 MAX_PIXEL_ASPECT = 8
 MAX_SIDES_RATIO = 4
 # largest number of entries of the container's index that are read to measure the frame rate
+_MIN_SNAP_RATE = 10  # frames per second; at lower rates, edges of clips are not moved to frames
+_MAX_DRIFT = Fraction(1, 10)  # frames between the declared and the measured rate, up to the end of a clip
 MAX_MEASURED_ENTRIES = 10_000
 # largest number of packets that are read to measure the frame rate, if the container has no index of all frames
 MAX_MEASURED_PACKETS = 300
@@ -406,6 +408,21 @@ def measure_timing(video: OpenVideo) -> Timing:
     match = next(filter(None, map(TIMECODE.fullmatch, timecodes)), None)
     timecode = f"{match[1]}{match[2]:0>2}".replace(".", ";") if match else ""
     return Timing(str(rate), is_variable, timecode, len(video.container.streams.audio))
+
+
+def span_of_frames(video: OpenVideo, start_s: float, end_s: float) -> tuple[float, float]:
+    """Return a span whose edges are moved to the nearest frames, or the same span if the times of frames are uncertain.
+
+    The video must be newly opened. The times are uncertain if the rate varies, or is not exactly the declared rate. The
+    span is also unchanged if the rate is low, because its edges would move far, and at the end of the video.
+    """
+    timing = measure_timing(video)
+    rate = Fraction(timing.frame_rate)
+    drift = abs((video.stream.average_rate or rate) - rate) * Fraction(end_s)
+    span_s = timing.span_of_frames(start_s, end_s)
+    is_after_end = 0 < video.declared_s <= span_s[0]
+    is_uncertain = timing.has_variable_rate or rate < _MIN_SNAP_RATE or drift > _MAX_DRIFT or is_after_end
+    return (start_s, end_s) if is_uncertain else span_s
 
 
 def stamp(frame: VideoFrame) -> int | None:

@@ -42,6 +42,7 @@ from untrimmed.video.decode import (
     pixel_aspect,
     read_packets,
     scaled_size,
+    span_of_frames,
     square_size,
 )
 from untrimmed.video.messages import write_message
@@ -353,14 +354,15 @@ class Worker:
     def cut(self, request: dict[str, Any]) -> None:
         """Write a span to a new file.
 
-        The edges of the span are moved to the nearest frames, unless the frame rate varies. Send the middle frame of
+        Edges of the span are moved as `span_of_frames` describes. Send the middle frame of
         the span as a `frames` message with the start of the span, then `end` with the time of the video at which the
         new file ends.
         """
         # this module imports numpy, which would delay sampling
         from untrimmed.video.cut import SeekError, write_cut
 
-        span_s = self._timing(request).span_of_frames(request["start_s"], request["end_s"])
+        with self._open(request) as video:
+            span_s = span_of_frames(video, request["start_s"], request["end_s"])
         args = span_s, request["out"], request["format"], self._on_progress
 
         def send(cut: "WrittenClip", video: OpenVideo) -> None:

@@ -567,9 +567,9 @@ def cut(
 ) -> float:
     """Write a span of a video, with sound, to a new file. Return the time in the video at which the new file ends.
 
-    The span is re-encoded (H.264 and AAC). Its edges are moved to the nearest frames, unless the frame rate varies.
-    The suffix of `out` is `.mp4`, `.m4v`, `.mov` or `.mkv`. The file appears only when it is complete. The returned
-    time, in seconds, is before `end_s` if the video ends earlier.
+    The span is re-encoded (H.264 and AAC). Its edges are moved to the nearest frames, unless the frame rate varies or
+    is low. The suffix of `out` is `.mp4`, `.m4v`, `.mov` or `.mkv`. The file appears only when it is complete. The
+    returned time, in seconds, is before `end_s` if the video ends earlier.
 
     Args:
         progress: Called about once per second with the time in the video that decoding has reached. The time is first

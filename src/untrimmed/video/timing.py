@@ -32,13 +32,9 @@ class Timing:
     def span_of_frames(self, start_s: float, end_s: float) -> tuple[float, float]:
         """Return a span in seconds whose edges are moved to the nearest frames. It has at least one frame.
 
-        The span is unchanged if the rate varies.
-
         >>> Timing("25").span_of_frames(1.03, 2.01)
         (1.04, 2.0)
         """
-        if self.has_variable_rate:
-            return start_s, end_s
         rate = Fraction(self.frame_rate)
         first = nearest_frame(start_s, rate)
         return float(first / rate), float(max(first + 1, nearest_frame(end_s, rate)) / rate)
