@@ -80,9 +80,8 @@ def train(
     from untrimmed.training.train import train as run_training
 
     values = parse_overrides(overrides or [])
-    require_sections(
-        values, lambda: keys_by_section(method)
-    )  # a key without a section would become an argument of `run_training`
+    # a key without a section would become an argument of `run_training`
+    require_sections(values, lambda: keys_by_section(method))
     with _TrainDisplay() as display:
         run = run_training(
             method,

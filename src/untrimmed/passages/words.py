@@ -18,9 +18,8 @@ _UNSPACED = (
 )
 # Files use several characters for an apostrophe inside a word. Some of them are letters (ʼ ʻ) or accents (` ´).
 _APOSTROPHES = "'’‘`´＇ʼʻ"
-_LETTER = (
-    rf"(?:(?![{_UNSPACED}{_APOSTROPHES}])[^\W_]\0*)"  # with its marks, which `_without_marks` has replaced by "\0"
-)
+# a letter with its marks, which `_without_marks` has replaced by "\0"
+_LETTER = rf"(?:(?![{_UNSPACED}{_APOSTROPHES}])[^\W_]\0*)"
 # In French and Italian, a shortened word and an apostrophe may precede a word: l'homme, dell'acqua. Both can be found.
 _ELIDED = r"(?<![^\W_])(?i:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu|all|coll|dall|dell|nell|quell|sull|un)"
 _WORD = re.compile(

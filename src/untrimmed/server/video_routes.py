@@ -199,7 +199,7 @@ async def clip(
 ) -> Response:
     """Return a span of the video as an MP4 file with sound.
 
-    Its edges are moved to the nearest frames, unless the frame rate varies.
+    Its edges are moved to the nearest frames, unless the frame rate varies or is low.
     """
     check_span(record, start_s, end_s)
     file = await service.read(media_file, record)

@@ -26,7 +26,7 @@ from av.video.stream import VideoStream
 
 from untrimmed.video.messages import identity_of
 from untrimmed.video.timeline import MAX_FPS, MAX_HOLD_S, MIN_FPS
-from untrimmed.video.timing import Timing, measure_rate
+from untrimmed.video.timing import Timing, measure_rate, nearest_frame
 
 # Demuxers of self-contained recordings. Audio formats are included so that their error is "no video stream".
 DEMUXERS = (
@@ -419,10 +419,12 @@ def span_of_frames(video: OpenVideo, start_s: float, end_s: float) -> tuple[floa
     timing = measure_timing(video)
     rate = Fraction(timing.frame_rate)
     drift = abs((video.stream.average_rate or rate) - rate) * Fraction(end_s)
-    span_s = timing.span_of_frames(start_s, end_s)
-    is_after_end = 0 < video.declared_s <= span_s[0]
-    is_uncertain = timing.has_variable_rate or rate < _MIN_SNAP_RATE or drift > _MAX_DRIFT or is_after_end
-    return (start_s, end_s) if is_uncertain else span_s
+    first = nearest_frame(start_s, rate)
+    last = max(first + 1, nearest_frame(end_s, rate))
+    is_after_end = 0 < video.declared_s <= first / rate
+    if timing.has_variable_rate or rate < _MIN_SNAP_RATE or drift > _MAX_DRIFT or is_after_end:
+        return start_s, end_s
+    return float(first / rate), float(last / rate)
 
 
 def stamp(frame: VideoFrame) -> int | None:

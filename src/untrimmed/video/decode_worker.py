@@ -354,9 +354,8 @@ class Worker:
     def cut(self, request: dict[str, Any]) -> None:
         """Write a span to a new file.
 
-        Edges of the span are moved as `span_of_frames` describes. Send the middle frame of
-        the span as a `frames` message with the start of the span, then `end` with the time of the video at which the
-        new file ends.
+        Edges of the span are moved as `span_of_frames` describes. Send the middle frame of the span as a `frames`
+        message with the start of the span, then `end` with the time of the video at which the new file ends.
         """
         # this module imports numpy, which would delay sampling
         from untrimmed.video.cut import SeekError, write_cut

@@ -29,16 +29,6 @@ class Timing:
     start_timecode: str = ""
     num_audio_tracks: int = 0
 
-    def span_of_frames(self, start_s: float, end_s: float) -> tuple[float, float]:
-        """Return a span in seconds whose edges are moved to the nearest frames. It has at least one frame.
-
-        >>> Timing("25").span_of_frames(1.03, 2.01)
-        (1.04, 2.0)
-        """
-        rate = Fraction(self.frame_rate)
-        first = nearest_frame(start_s, rate)
-        return float(first / rate), float(max(first + 1, nearest_frame(end_s, rate)) / rate)
-
 
 def nearest_frame(time_s: float | Fraction, rate: Fraction) -> int:
     """Return the number of the frame whose start is nearest to a time in seconds.
