@@ -332,13 +332,18 @@ def number_on_screen(page):
     return read_clock(np.array(values, dtype=np.uint8).reshape(height, width, 4)[:, :, :3])
 
 
-def test_the_timecode_is_that_of_the_frame_on_screen(visit, clocks):
+def paused_at_start(visit, clocks, name):
+    """A page on which a video of `clocks` is paused at its first frame."""
     page = visit("?q=red", at=clocks)
-    page.locator(f"{TILE}[aria-label^='late.mp4']").click()
+    page.locator(f"{TILE}[aria-label^='{name}']").click()
     until(page, "document.querySelector('video')?.readyState > 1")
-    page.keyboard.press("v")
-    page.keyboard.press("k")
-    page.keyboard.press("Home")
+    for key in ("v", "k", "Home"):
+        page.keyboard.press(key)
+    return page
+
+
+def test_the_timecode_is_that_of_the_frame_on_screen(visit, clocks):
+    page = paused_at_start(visit, clocks, "late.mp4")
     for _ in range(3):
         page.keyboard.press(".")
     until(page, f"{TIMECODE} === '00:00:00:03'")
@@ -359,12 +364,7 @@ def test_the_timecode_is_that_of_the_frame_on_screen(visit, clocks):
 
 
 def test_steps_pass_a_frame_that_is_held(visit, clocks):
-    page = visit("?q=red", at=clocks)
-    page.locator(f"{TILE}[aria-label^='gap.mp4']").click()
-    until(page, "document.querySelector('video')?.readyState > 1")
-    page.keyboard.press("v")
-    page.keyboard.press("k")
-    page.keyboard.press("Home")
+    page = paused_at_start(visit, clocks, "gap.mp4")
     for frame in range(1, 16):
         page.keyboard.press(".")
         until(page, f"{TIMECODE} === '00:00:00:{frame:02}'")
