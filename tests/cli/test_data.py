@@ -35,6 +35,13 @@ def test_simulate_prints_the_folder_and_a_training_command(tmp_path):
     )
 
 
+def test_simulate_prints_its_folder_and_numbers_as_json(tmp_path):
+    document = json.loads(run("simulate", "toy", "--out", tmp_path, "--videos", "10", "--json").stdout)
+    assert document["folder"] == str(tmp_path / "toy")
+    assert document["videos"] == {"train": 6, "val": 2, "test": 2}
+    assert document["captions"]["test"] > 2
+
+
 def test_the_training_command_sets_widths_that_differ_from_the_preset(tmp_path):
     result = run("simulate", "tvr", "--out", tmp_path, "--videos", "10")
     command = f"untrimmed train gmmformer_v2 --data tvr --root {tmp_path} model.query_dim=1024"

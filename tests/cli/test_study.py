@@ -1,5 +1,6 @@
 """The command `untrimmed study` on 24 simulated videos."""
 
+import json
 import re
 import shutil
 from dataclasses import replace
@@ -67,6 +68,25 @@ def test_result_files_give_the_same_page_without_the_runs(typed, words, tmp_path
     assert (code, "ms_sl-" in err) == (0, False)
     first, second = ([_told(line) for line in page.read_text().splitlines()] for page in pages)
     assert first == second
+
+
+def test_json_has_the_rows_and_the_results_of_the_search(typed, words):
+    words += ["--rates", "1e-3,3e-4", "--grid", "model.dropout=0.1,0.2", "--seeds", 2, "gmmformer"]
+    code, printed, _ = typed(*words)
+    assert code == 0
+    code, text, _ = typed(*words, "--jobs", 0, "--json")
+    (results,) = json.loads(text)
+    best, other = results["rows"]
+    assert (code, results["data"], best["seeds"], best["p to best, seeds"]) == (0, "tvr", 2, None)
+    assert best["SumR"] >= other["SumR"]
+    assert other["costs"]["parameters"] > 0
+    assert results["untrained"]["oracle"]["SumR"] > results["untrained"]["chance"]["SumR"]
+    searched = [entry for entry in results["searched"] if entry["model"] == "ms_sl"]
+    choices = {(entry["rate"], *entry["settings"]) for entry in searched}
+    assert choices == {(rate, f"model.dropout={value}") for rate in (1e-3, 3e-4) for value in (0.1, 0.2)}
+    rows = [re.findall(r"[\w.]+", line) for line in printed.splitlines() if line.startswith("| `ms_sl` | 0.0")]
+    assert [row[0:2] for row in rows] == [["ms_sl", "0.001"], ["ms_sl", "0.0003"]]
+    assert {float(cell) for row in rows for cell in row[2:]} == {round(entry["SumR"], 1) for entry in searched}
 
 
 def _told(line):

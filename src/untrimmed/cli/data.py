@@ -361,6 +361,7 @@ def simulate_command(
     subtitles: Annotated[
         bool, typer.Option("--subtitles", help="Also write subtitles, which contain words of some captions.")
     ] = False,
+    as_json: JsonOption = False,
     overrides: Annotated[
         list[str] | None,
         typer.Argument(metavar="KEY=VALUE", help="Sizes, difficulty and variants, e.g. video_dim=256 noise=0.2."),
@@ -396,6 +397,9 @@ def simulate_command(
             data_set=data_set,
             progress=progress,
         )
+    if as_json:
+        print_json(asdict(written))
+        return
     for split in SPLITS:
         result_console.print(f"{split:5} {written.videos[split]:,} videos, {written.captions[split]:,} captions")
     result_console.print(f"written to {written.folder}")

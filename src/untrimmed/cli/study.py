@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from untrimmed.cli.console import progress_console, result_console
+from untrimmed.cli.console import print_json, progress_console, result_console
 from untrimmed.cli.options import (
     DeviceOption,
     ImportOption,
+    JsonOption,
     PrecisionOption,
     RootOption,
     data_option,
@@ -118,6 +119,7 @@ def study(
     batch: BatchOption = 16,
     jobs: JobsOption = 1,
     page: PageOption = None,
+    as_json: JsonOption = False,
     dry_run: DryRunOption = False,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "float32",
@@ -166,11 +168,14 @@ def study(
         lines = outlook(setup, plan)
         (result_console if dry_run else progress_console).print("\n".join(lines))
     if not dry_run:
-        _run(plan, setups, jobs, page, imports or [])
+        _run(plan, setups, jobs, page, imports or [], as_json)
 
 
-def _run(plan: StudyPlan, setups: list[StudySetup], jobs: int, page: Path | None, imports: list[str]) -> None:
+def _run(
+    plan: StudyPlan, setups: list[StudySetup], jobs: int, page: Path | None, imports: list[str], as_json: bool
+) -> None:
     from untrimmed.study.orders import across_worlds
+    from untrimmed.study.page import document
     from untrimmed.study.study import Trainer
     from untrimmed.study.study import study as run_study
 
@@ -181,8 +186,13 @@ def _run(plan: StudyPlan, setups: list[StudySetup], jobs: int, page: Path | None
             results_by_data[setup.data] = results
             if page is not None:
                 _write(page, list(results_by_data.values()), _command(plan, setups, page, imports))
-        _print(results_by_data[setup.data])
-    result_console.print("\n".join(across_worlds(list(results_by_data.values()))))
+        if not as_json:
+            _print(results_by_data[setup.data])
+    all_results = list(results_by_data.values())
+    if as_json:
+        print_json([document(results) for results in all_results])
+    else:
+        result_console.print("\n".join(across_worlds(all_results)))
 
 
 def _rates(text: str) -> tuple[float, ...]:

@@ -160,20 +160,28 @@ def joint_latex(rows: Sequence[JointRow]) -> str:
 
 
 def joint_entries(rows: Sequence[JointRow]) -> list[dict[str, Any]]:
-    """Return the fields of each row in full precision: means, deviations over seeds and p-values.
+    """Return the fields of each row in full precision: `figures_over_seeds` and p-values.
 
-    Deviations are None if there is a single seed. The p-values of a data set's best row are None.
+    The p-values of a data set's best row are None.
     """
-    entries = []
-    for data, part in _by_data(rows).items():
-        for row in part:
-            entry: dict[str, Any] = {"data": data, "model": row.label, "seeds": len(row.reports)}
-            values = {column: values_of_seeds(row.reports, column) for column in RECALL}
-            entry |= {column: float(np.mean(seeds)) for column, seeds in values.items()}
-            for column, seeds in values.items():
-                entry[f"{column} deviation"] = None if len(seeds) < 2 else float(np.std(seeds, ddof=1))
-            entries.append(entry | dict(zip(TESTS, _p_to_best(row, part[0]), strict=True)))
-    return entries
+    return [
+        {"data": data, "model": row.label, **figures_over_seeds(row.reports)}
+        | dict(zip(TESTS, _p_to_best(row, part[0]), strict=True))
+        for data, part in _by_data(rows).items()
+        for row in part
+    ]
+
+
+def figures_over_seeds(reports: Sequence[Report]) -> dict[str, float | None]:
+    """Return the number of seeds, and the mean and standard deviation of each recall and of SumR over seeds.
+
+    Deviations are None if there is a single seed.
+    """
+    values = {column: values_of_seeds(reports, column) for column in RECALL}
+    figures: dict[str, float | None] = {"seeds": len(reports)}
+    figures |= {column: float(np.mean(seeds)) for column, seeds in values.items()}
+    deviations = (None if len(seeds) < 2 else float(np.std(seeds, ddof=1)) for seeds in values.values())
+    return figures | {f"{column} deviation": value for column, value in zip(values, deviations, strict=True)}
 
 
 def joint_csv(rows: Sequence[JointRow]) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from untrimmed.data.simulation.world import BUILT_IN_SIDES, built_in_sides
+from untrimmed.errors import counted
 from untrimmed.evaluation.significance import SIGNIFICANT, format_p, p_over_seeds, values_of_seeds
 from untrimmed.presets import has_preset, load_preset
-from untrimmed.reproduction.render import Grid, markdown, mean_and_deviation
+from untrimmed.reproduction.render import Grid, in_bold, markdown, mean_and_deviation
+from untrimmed.study.setup import Candidate, Point
 
 if TYPE_CHECKING:
     from untrimmed.study.study import StudyResults
@@ -71,7 +73,13 @@ def notes(results: StudyResults) -> Iterator[str]:
 
 
 def chosen(results: StudyResults) -> Iterator[str]:
-    """Yield one line with the settings that the search chose for each candidate, or no line if all are equal."""
+    """Yield a table of the settings that the search tried, and one line with the settings that it chose.
+
+    The line is left out if all candidates have the same settings, and the table if no method had a choice.
+    """
+    if any(results.searched.values()):
+        yield f"Results of the search: SumR on validation videos after {counted(results.plan.search_steps, 'step')}.\n"
+        yield markdown(search_grid(results.searched))
     settings = {
         candidate: str(results.points[base])
         for candidate in results.reports
@@ -80,6 +88,28 @@ def chosen(results: StudyResults) -> Iterator[str]:
     if len(set(settings.values())) > 1:
         entries = sorted(f"`{candidate}` {text}" for candidate, text in settings.items())
         yield f"Chosen on validation videos: {'; '.join(entries)}.\n"
+
+
+def search_grid(searched: Mapping[Candidate, Mapping[Point, float]]) -> Grid:
+    """Return a table of SumR: one row per method and learning rate, one column per setting.
+
+    The best value of a method is bold, and the method with the highest value is first.
+    """
+    columns = list(dict.fromkeys(point.settings for sum_r in searched.values() for point in sum_r))
+    lines = []
+    tried = {method: sum_r for method, sum_r in searched.items() if sum_r}
+    for method, sum_r in sorted(tried.items(), key=lambda entry: (-max(entry[1].values()), str(entry[0]))):
+        for rate in sorted({point.rate for point in sum_r}, reverse=True):
+            cells = (_searched_cell(sum_r, Point(rate, settings)) for settings in columns)
+            lines.append((f"`{method}`", f"{rate:g}", *cells))
+    return Grid("", ("", "rate", *(", ".join(settings) or "SumR" for settings in columns)), tuple(lines), num_labels=1)
+
+
+def _searched_cell(sum_r: Mapping[Point, float], point: Point) -> str:
+    if point not in sum_r:
+        return ""
+    text = f"{sum_r[point]:.1f}"
+    return in_bold(text) if sum_r[point] == max(sum_r.values()) else text
 
 
 def sum_r_of(results: StudyResults) -> dict[str, list[float]]:
@@ -120,10 +150,14 @@ def papers_order(sum_r: SumR, published: Mapping[str, float]) -> Iterator[str]:
         text += f" Significant differences from the papers' order ({level}): {_in_words(significant)}."
     if uncertain:
         text += f" Differences that are not significant: {_in_words(uncertain)}."
-    if missing := [f"`{name}`" for name in sum_r if name not in published]:
-        reason = "their settings differ from the published ones, or their preset has no published result"
-        text += f" Not part of the order, because {reason}: {', '.join(missing)}."
-    yield f"{text}\n"
+    yield f"{text}{_unpublished(sum_r, published)}\n"
+
+
+def _unpublished(names: Iterable[str], published: Mapping[str, float]) -> str:
+    """Return a sentence with the candidates without a published result, or "" if there are none."""
+    missing = [f"`{name}`" for name in names if name not in published]
+    reason = "their settings differ from the published ones, or their preset has no published result"
+    return f" Not part of the papers' order, because {reason}: {', '.join(missing)}." if missing else ""
 
 
 def across_worlds(results: Sequence[StudyResults]) -> Iterator[str]:
@@ -143,7 +177,10 @@ def across_worlds(results: Sequence[StudyResults]) -> Iterator[str]:
         "rank of the method in this world (a simulated data set). Rows with *tau* show Kendall's tau between the "
         "order of the methods in this world and the order in the first world, or in the papers.\n"
     )
-    yield markdown(worlds_grid({entry.setup.data: sum_r_of(entry) for entry in worlds}, published))
+    sums = {entry.setup.data: sum_r_of(entry) for entry in worlds}
+    yield markdown(worlds_grid(sums, published))
+    if outside := _unpublished(dict.fromkeys(chain.from_iterable(sums.values())), published):
+        yield f"{outside.strip()}\n"
     for entry in worlds:
         settings = {f"{name}={value}" for name, value in (entry.setup.facts.simulation or {}).items()}
         removed = [

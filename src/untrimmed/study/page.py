@@ -1,6 +1,9 @@
 """The Markdown page of a study: a table per data set, a picture of the search, and impossible combinations."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -8,7 +11,7 @@ from untrimmed.evaluation.significance import SIGNIFICANT, format_p, p_of_sum_r,
 from untrimmed.presets.published import RECALL
 from untrimmed.reproduction.render import Grid, in_bold, markdown
 from untrimmed.study.costs import CandidateCosts
-from untrimmed.study.joint_table import recall_cells
+from untrimmed.study.joint_table import figures_over_seeds, recall_cells
 from untrimmed.study.orders import across_worlds, notes
 from untrimmed.study.setup import Candidate
 from untrimmed.study.study import StudyPlan, StudyResults
@@ -104,7 +107,7 @@ def table(results: StudyResults) -> Grid:
     for candidate in ordered(results):
         base = results.compared_with(candidate)
         costs = results.costs.get(candidate)
-        tests = [cell for rival in (best, base) for cell in _tests(results, candidate, rival)]
+        tests = [format_p(p) for rival in (best, base) for p in _p_values(results, candidate, rival)]
         cells = ("", "", "") if costs is None else _cost_cells(costs)
         first = [f"`{candidate}`", *recall_cells(results.reports[candidate])]
         lines.append((*(map(in_bold, first) if candidate == best else first), *tests, *cells))
@@ -114,15 +117,39 @@ def table(results: StudyResults) -> Grid:
     return Grid("", HEADER, tuple(lines), num_labels=1)
 
 
-def _tests(results: StudyResults, candidate: Candidate, rival: Candidate | None) -> tuple[str, str]:
-    """Return the p-values over seeds and over queries of the difference between two candidates, as text.
+def document(results: StudyResults) -> dict[str, Any]:
+    """Return the results on one data set as fields for JSON, in full precision; docs/json.md describes them."""
+    rows = []
+    best = next(iter(ordered(results)), None)
+    for candidate in ordered(results):
+        rivals = (best, results.compared_with(candidate))
+        tests = chain.from_iterable(_p_values(results, candidate, rival) for rival in rivals)
+        row = {"model": str(candidate), **figures_over_seeds(results.reports[candidate])}
+        row |= dict(zip(TESTS, tests, strict=True))
+        costs = results.costs.get(candidate)
+        rows.append(row | {"costs": None if costs is None else asdict(costs)})
+    return {
+        "data": results.setup.data,
+        "rows": rows,
+        "searched": [
+            {"model": str(method), "rate": point.rate, "settings": list(point.settings), "SumR": value}
+            for method, sum_r in results.searched.items()
+            for point, value in sum_r.items()
+        ],
+        "untrained": results.untrained,
+    }
 
-    Both texts are empty if there is no second candidate.
+
+def _p_values(
+    results: StudyResults, candidate: Candidate, rival: Candidate | None
+) -> tuple[float | None, float | None]:
+    """Return the p-values over seeds and over queries of the difference between two candidates.
+
+    Both are None if there is no second candidate.
     """
     if rival is None or rival == candidate:
-        return "", ""
-    over_seeds, over_queries = p_of_sum_r(results.reports[candidate], results.reports[rival])
-    return format_p(over_seeds), format_p(over_queries)
+        return None, None
+    return p_of_sum_r(results.reports[candidate], results.reports[rival])
 
 
 def _cost_cells(costs: CandidateCosts) -> tuple[str, str, str]:

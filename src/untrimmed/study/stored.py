@@ -3,13 +3,14 @@
 import json
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from untrimmed.errors import ConfigError
 from untrimmed.study.costs import read_costs
 from untrimmed.study.setup import BESIDE_RUNS, COSTS, FACTS, SIZES, UNTRAINED, Candidate, Point, StudySetup, read_sizes
-from untrimmed.study.study import StudyPlan, StudyResults
+from untrimmed.study.study import SEARCH_SEED, StudyPlan, StudyResults
 
 # name of a run, as `StudySetup.trial` builds it
 _NAME = re.compile(r"([^@]+?)(?:@(.+?))?-(\d[\d.]*(?:e-\d+)?)-(\d+)-(\d+)")
@@ -73,7 +74,8 @@ def stored_results(folder: Path) -> StudyResults:
     for name in (SIZES, FACTS, UNTRAINED):
         if not (folder / name).is_file():
             raise ConfigError(f"{folder}: no {name}, expected a folder OUT/DATA of `untrimmed study`; run it again")
-    tested = [run for run in stored_runs(folder) if run.ranks]
+    runs = stored_runs(folder)
+    tested = [run for run in runs if run.ranks]
     if not tested:
         raise ConfigError(f"{folder}: no results on test videos; train with `untrimmed study --out {folder.parent}`")
     steps = max(run.steps for run in tested)
@@ -92,11 +94,12 @@ def stored_results(folder: Path) -> StudyResults:
         plan=StudyPlan(
             methods=tuple(finals),
             rates=tuple(sorted({run.point.rate for runs in finals.values() for run in runs}, reverse=True)),
-            search_steps=steps,
+            search_steps=min(run.steps for run in runs),
             steps=steps,
             seeds=max(map(len, finals.values())),
         ),
         points={candidate: runs[0].point for candidate, runs in finals.items()},
+        searched=_searched(runs),
         growths=(),
         finalists=tuple(finals),
         untrained=setup.untrained(),
@@ -106,3 +109,13 @@ def stored_results(folder: Path) -> StudyResults:
             for candidate, runs in finals.items()
         },
     )
+
+
+def _searched(runs: Sequence[StoredRun]) -> dict[Candidate, dict[Point, float]]:
+    """Return {method: {choice: SumR on validation videos}} of the runs with the fewest steps, as in `StudyResults`."""
+    steps = min(run.steps for run in runs)
+    searched: dict[Candidate, dict[Point, float]] = defaultdict(dict)
+    for run in runs:
+        if run.steps == steps and run.seed == SEARCH_SEED and run.sum_r is not None:
+            searched[run.candidate][run.point] = run.sum_r
+    return {candidate: sum_r if len(sum_r) > 1 else {} for candidate, sum_r in searched.items()}

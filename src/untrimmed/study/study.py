@@ -70,7 +70,8 @@ class StudyPlan:
 class StudyResults:
     """The current results on one data set.
 
-    `reports` contains, for each candidate, one report on test videos per finished seed.
+    `searched` contains the SumR on validation videos of each choice that is trained; a method with a single choice has
+    none. `reports` contains, for each candidate, one report on test videos per finished seed.
     """
 
     setup: StudySetup
@@ -79,6 +80,7 @@ class StudyResults:
     growths: tuple[Growth, ...]
     finalists: tuple[Candidate, ...]
     untrained: Mapping[str, Mapping[str, float]]
+    searched: Mapping[Candidate, Mapping[Point, float]] = field(default_factory=dict)
     costs: Mapping[Candidate, CandidateCosts] = field(default_factory=dict)
     reports: Mapping[Candidate, tuple[Report, ...]] = field(default_factory=dict)
 
@@ -193,7 +195,8 @@ def study(setup: StudySetup, plan: StudyPlan, trainer: Trainer) -> Iterator[Stud
     """
     outlook(setup, plan)
     setup.require_own()
-    points = {method: _best_point(setup, plan, method, trainer) for method in plan.methods}
+    searched = {method: _searched(setup, plan, method, trainer) for method in plan.methods}
+    points = {method: max(sum_r, key=sum_r.__getitem__, default=plan.points[0]) for method, sum_r in searched.items()}
 
     def reach(base: Candidate, candidates: Sequence[Candidate]) -> list[float | None]:
         return trainer.reached([trial_of(setup, plan, candidate, points[base]) for candidate in candidates])
@@ -209,7 +212,13 @@ def study(setup: StudySetup, plan: StudyPlan, trainer: Trainer) -> Iterator[Stud
             grow(method, attachments, partial(refusal, method), partial(reach, method), plan.max_attachments)
         )
     results = StudyResults(
-        setup=setup, plan=plan, points=points, growths=tuple(growths), finalists=(), untrained=setup.untrained()
+        setup=setup,
+        plan=plan,
+        points=points,
+        searched=searched,
+        growths=tuple(growths),
+        finalists=(),
+        untrained=setup.untrained(),
     )
     results = replace(results, finalists=_finalists(results))
     yield results
@@ -289,14 +298,13 @@ def _knows(trial: Trial, figure: str) -> bool:
     return figure in trial.figures or trial.is_finished
 
 
-def _best_point(setup: StudySetup, plan: StudyPlan, method: Candidate, trainer: Trainer) -> Point:
-    """Return the learning rate and settings with the best SumR. If there is only one choice, nothing is trained."""
+def _searched(setup: StudySetup, plan: StudyPlan, method: Candidate, trainer: Trainer) -> dict[Point, float]:
+    """Return {choice: SumR on validation videos}. If there is only one choice, nothing is trained."""
     points = plan.points
     if len(points) == 1:
-        return points[0]
+        return {}
     results = trainer.reached([trial_of(setup, plan, method, point) for point in points])
-    sum_r = {point: value for point, value in zip(points, results, strict=True) if value is not None}
-    return max(sum_r, key=lambda point: sum_r[point], default=points[0])
+    return {point: value for point, value in zip(points, results, strict=True) if value is not None}
 
 
 def _finalists(results: StudyResults) -> tuple[Candidate, ...]:
