@@ -21,6 +21,7 @@ def test_a_weight_of_zero_turns_a_term_off_even_if_it_is_not_finite():
         ({"a": 1.0}, ("weights.b",)),
         ({}, ("weights.a", "weights.b")),
         ({"a": 1.0, "b": 1.0, "c": 1.0}, ("weights.c",)),
+        ({"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0}, ("weights.c", "weights.d")),
         ({"a": 0.0, "b": 0.0}, ("0",)),
     ],
 )

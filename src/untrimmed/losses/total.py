@@ -17,10 +17,9 @@ def total_loss(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> Flo
         unweighted = sorted(terms.keys() - weights.keys())
         unused = sorted(weights.keys() - terms.keys())
         if unused:
-            raise ConfigError(
-                f"weights.{unused[0]}: no loss term has this name{nearest(unused[0], terms)}; "
-                f"available terms: {', '.join(sorted(terms))}"
-            )
+            unknown = ", ".join(f"weights.{name}" for name in unused)
+            hints = "".join(nearest(name, terms) for name in unused)
+            raise ConfigError(f"{unknown}: no such loss term; available terms: {', '.join(sorted(terms))}{hints}")
         added = " ".join(f"weights.{name}=1.0" for name in unweighted)
         raise ConfigError(f"loss terms without a weight: {', '.join(unweighted)}; add {added} (0 disables a term)")
     active = [weights[name] * term for name, term in terms.items() if weights[name] != 0]
