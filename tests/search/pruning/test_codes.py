@@ -53,11 +53,18 @@ def selected(videos):
 
 
 def by_codes(coded, probe, videos):
-    return CodedBlocks([coded]).bounds_by_codes(probe, selected(videos), 0, len(videos))
+    blocks = CodedBlocks([coded])
+    return blocks.bounds_by_codes(probe, selected(videos), 0, len(videos), blocks.empty_products(0))
 
 
 def by_rows(coded, probe, videos, needed=-np.inf):
-    return CodedBlocks([coded]).bounds_by_rows(probe, selected(videos), np.full(len(videos), needed))
+    """Return the bounds, which are the same with and without the products that a scan of the codes has kept."""
+    blocks, chosen, needed = CodedBlocks([coded]), selected(videos), np.full(len(videos), needed)
+    kept = blocks.empty_products(len(coded.rows))
+    blocks.bounds_by_codes(probe, chosen, 0, len(videos), kept)
+    found = [blocks.bounds_by_rows(probe, chosen, products, needed) for products in (kept, blocks.empty_products(0))]
+    np.testing.assert_array_equal(*found)
+    return found[0]
 
 
 def may_be_best(coded, *probes_and_counts):
@@ -396,7 +403,7 @@ made = codes.CodedBlocks([codes.CodedVideos.of(axes, rows, np.full(1000, 4))])
 asked = blocks.Selection((None,), np.zeros(1000, int), np.arange(1000))
 
 def search():
-    return made.bounds_by_rows(axes.probe(rows[0]), asked, np.full(1000, -np.inf))
+    return made.bounds_by_rows(axes.probe(rows[0]), asked, made.empty_products(0), np.full(1000, -np.inf))
 
 before = search()
 child = os.fork()
@@ -429,7 +436,8 @@ given = np.load({str(tmp_path / "given.npz")!r})
 axes = codes.Axes.of(given["rows"])
 coded = codes.CodedBlocks([codes.CodedVideos.of(axes, given["rows"], given["counts"])])
 asked = blocks.Selection((None,), np.zeros(300, int), np.arange(300))
-np.save({str(tmp_path / "found.npy")!r}, coded.bounds_by_codes(axes.probe(given["query"]), asked, 0, 300))
+bounds = coded.bounds_by_codes(axes.probe(given["query"]), asked, 0, 300, coded.empty_products(0))
+np.save({str(tmp_path / "found.npy")!r}, bounds)
 """
     plain = os.environ | {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
     subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=300, env=plain)

@@ -34,6 +34,9 @@ _READ_AT_A_TIME = 256  # number of videos whose rows a thread reads at a time
 _MULTIPLIED_AT_A_TIME = 1024  # rows that fit into the processor's cache
 _LINE = 64  # bytes in a cache line of the processor
 
+# Products of a query with the codes of each row of some videos. An empty array means that they are not kept.
+RowProducts = Float32[np.ndarray, " _"]
+
 
 @dataclass(frozen=True)
 class Axes:
@@ -199,16 +202,19 @@ class CodedVideos:
         return int(np.diff(self.first_row).max())
 
     def bounds_by_codes(
-        self, probe: Probe, videos: Int[np.ndarray, " N"]
+        self, probe: Probe, videos: Int[np.ndarray, " N"], products: RowProducts
     ) -> tuple[Float32[np.ndarray, " N"], Float32[np.ndarray, " N"]]:
-        """Return two arrays: each video's largest product with a query, computed from codes, and its upper bound."""
+        """Return two arrays: each video's largest product with a query, computed from codes, and its upper bound.
+
+        The products of the videos' rows are written to `products`, unless this array is empty.
+        """
         from untrimmed.search.pruning.kernels import best_codes
 
         videos = self._checked_indices(videos)
         best = np.empty(len(videos), dtype=np.float32)
         upper = np.empty(len(videos), dtype=np.float32)
         arrays = self.codes, self.code_unit, self.rest_length, self.first_row, videos
-        best_codes(*arrays, *self._loop_arguments(probe), best, upper)
+        best_codes(*arrays, *self._loop_arguments(probe), self._checked_products(products), best, upper)
         upper[self.unbounded[videos]] = np.inf
         return best, upper
 
@@ -216,12 +222,14 @@ class CodedVideos:
         self,
         probe: Probe,
         videos: Int[np.ndarray, " N"],
+        products: RowProducts,
         needed: Float32[np.ndarray, " N"],
         may_be_best: Bool[np.ndarray, "_ M"],
     ) -> Float32[np.ndarray, " N"]:
         """Return an upper bound of each video's largest product, or minus infinity if no row can reach `needed`.
 
-        A mask of the rows that may have the largest product is written to `may_be_best`, unless this array is empty.
+        `products` are those of `bounds_by_codes`; if this array is empty, they are computed again. A mask of the rows
+        that may have the largest product is written to `may_be_best`, unless this array is empty.
         """
         from untrimmed.search.pruning.kernels import best_rows
 
@@ -230,7 +238,7 @@ class CodedVideos:
         if needed.shape != best.shape or (len(may_be_best) and may_be_best.shape != (len(videos), self.max_rows)):
             raise ValueError(f"needed {needed.shape}, may_be_best {may_be_best.shape} do not fit {len(videos)} videos")
         arrays = self.codes, self.code_unit, self.rest_length, self.rows, self.row_unit, self.first_row, videos
-        best_rows(*arrays, *self._loop_arguments(probe), needed, best, may_be_best)
+        best_rows(*arrays, *self._loop_arguments(probe), self._checked_products(products), needed, best, may_be_best)
         unbounded = self.unbounded[videos]
         best[unbounded] = np.inf
         if len(may_be_best):
@@ -242,6 +250,14 @@ class CodedVideos:
         if len(videos) and not (videos.min() >= 0 and videos.max() < len(self)):
             raise IndexError(f"videos {videos.min()} to {videos.max()} of {len(self)}")
         return np.ascontiguousarray(videos)
+
+    def _checked_products(self, products: RowProducts) -> RowProducts:
+        """Return products for compiled loops. Raises ValueError unless there is one per row, or none."""
+        if products.shape not in ((0,), (len(self.rows),)):
+            raise ValueError(
+                f"products have the shape {products.shape}, expected one for each of {len(self.rows)} rows"
+            )
+        return products
 
     def _loop_arguments(self, probe: Probe) -> tuple[Any, ...]:
         """Return a query as arguments of the compiled loops.
@@ -265,38 +281,51 @@ class CodedBlocks:
         self.blocks = blocks
         self.axes = blocks[0].axes
         self.longest = max(coded.longest for coded in blocks)
+        self.num_rows = sum(len(coded.rows) for coded in blocks)
         # index of each block's first video, and at the end the number of all videos
         self.first_video = np.cumsum([0, *map(len, blocks)])
 
     @cached_property
     def at_a_time(self) -> int:
         """The number of videos that a thread scans at a time."""
-        return max(1, _SCANNED_AT_A_TIME * int(self.first_video[-1]) // sum(len(coded.rows) for coded in self.blocks))
+        return max(1, _SCANNED_AT_A_TIME * int(self.first_video[-1]) // self.num_rows)
+
+    def empty_products(self, num_rows: int) -> list[RowProducts]:
+        """Return one array per block for the products of its rows. With over `num_rows` rows, all arrays are empty."""
+        return [np.empty(len(coded.rows) * (self.num_rows <= num_rows), np.float32) for coded in self.blocks]
 
     def bounds_by_codes(
-        self, probe: Probe, videos: Selection[Any], start: int, stop: int
+        self, probe: Probe, videos: Selection[Any], start: int, stop: int, products: Sequence[RowProducts]
     ) -> Float32[np.ndarray, "2 N"]:
-        """Return the two arrays of `CodedVideos.bounds_by_codes` for the videos `start` to `stop` - 1."""
+        """Return the two arrays of `CodedVideos.bounds_by_codes` for the videos `start` to `stop` - 1.
+
+        `products` has an array for each block.
+        """
         runs = videos.at(slice(start, stop)).runs()
         bounds = [
-            self.blocks[block].bounds_by_codes(probe, videos.row_index[start + i : start + j]) for block, i, j in runs
+            self.blocks[block].bounds_by_codes(probe, videos.row_index[start + i : start + j], products[block])
+            for block, i, j in runs
         ]
         return np.concatenate(bounds, axis=1)
 
     def bounds_by_rows(
-        self, probe: Probe, videos: Selection[Any], needed: Float[np.ndarray, " N"]
+        self, probe: Probe, videos: Selection[Any], products: Sequence[RowProducts], needed: Float[np.ndarray, " N"]
     ) -> Float32[np.ndarray, " N"]:
-        """Return an upper bound of each video's largest product, or minus infinity if no row can reach `needed`."""
+        """Return an upper bound of each video's largest product, or minus infinity if no row can reach `needed`.
+
+        `products` are those of `bounds_by_codes`.
+        """
         least = (needed - 1e-5).astype(np.float32)  # subtract the rounding tolerance
-        return self._bounds_by_rows(probe, videos, least, np.empty((0, 0), dtype=bool))
+        return self._bounds_by_rows(probe, videos, products, least, np.empty((0, 0), dtype=bool))
 
     def possible_best_rows(self, probes: Sequence[Probe], videos: Selection[Any]) -> Bool[np.ndarray, "N R"]:
         """Return a mask of the rows of each video that may have the largest product with one of the probes."""
         may_be_best = np.zeros((len(videos), max(coded.max_rows for coded in self.blocks)), dtype=bool)
         needed = np.full(len(videos), -np.inf, dtype=np.float32)
+        none = self.empty_products(0)
         for probe in probes:
             probe_mask = np.zeros_like(may_be_best)
-            self._bounds_by_rows(probe, videos, needed, probe_mask)
+            self._bounds_by_rows(probe, videos, none, needed, probe_mask)
             may_be_best |= probe_mask
         return may_be_best
 
@@ -304,6 +333,7 @@ class CodedBlocks:
         self,
         probe: Probe,
         videos: Selection[Any],
+        products: Sequence[RowProducts],
         needed: Float32[np.ndarray, " N"],
         may_be_best: Bool[np.ndarray, "_ R"],
     ) -> Float32[np.ndarray, " N"]:
@@ -314,7 +344,8 @@ class CodedBlocks:
                 coded = self.blocks[block]
                 run = slice(start + begin, start + end)
                 run_mask = np.zeros((end - begin if len(may_be_best) else 0, coded.max_rows), dtype=bool)
-                upper[run] = coded.bounds_by_rows(probe, videos.row_index[run], needed[run], run_mask)
+                rows = videos.row_index[run]
+                upper[run] = coded.bounds_by_rows(probe, rows, products[block], needed[run], run_mask)
                 if len(may_be_best):
                     may_be_best[run, : coded.max_rows] = run_mask
 

@@ -77,14 +77,27 @@ def _sum(low, high):
     return total
 
 
-@compiled(_CODES, _UNITS, _UNITS, _PLACES, _PLACES, _QUERY, _F4, _F4, _F4, _F4, _F4[::1], _F4[::1])
+@compiled(*(_CODES, _UNITS, _UNITS, _PLACES, _PLACES), *(_QUERY, _F4, _F4, _F4, _F4, _F4[::1], _F4[::1], _F4[::1]))
 @no_type_check
 def best_codes(
-    codes, unit, rest_length, first_row, videos, query, query_unit, query_rest, row_error, query_error, best, upper
+    codes,
+    unit,
+    rest_length,
+    first_row,
+    videos,
+    query,
+    query_unit,
+    query_rest,
+    row_error,
+    query_error,
+    products,
+    best,
+    upper,
 ):
     """Write the largest product of the query with a row of video videos[i] to best[i].
 
-    An upper bound of the exact product is written to upper[i].
+    An upper bound of the exact product is written to upper[i]. Unless `products` is empty, the product of each row is
+    written to it.
 
     Products are computed from codes. Their error is at most query_rest * rest_length + row_error * unit + query_error.
     """
@@ -96,6 +109,8 @@ def best_codes(
         top = reach = np.float32(-np.inf)
         for row in range(first_row[videos[place]], first_row[videos[place] + 1]):
             product = query_unit * unit[row] * _product_of_codes(codes, row, low, high, query_sum)
+            if len(products):
+                products[row] = product
             top = max(top, product)
             reach = max(reach, product + query_rest * rest_length[row] + row_error * unit[row])
         best[place] = top
@@ -104,7 +119,7 @@ def best_codes(
 
 @compiled(
     *(_CODES, _UNITS, _UNITS, _ROWS, _UNITS, _PLACES, _PLACES),
-    *(_QUERY, _F4, _F4, _F4, _F4, _UNITS, _F4[::1], types.boolean[:, ::1]),
+    *(_QUERY, _F4, _F4, _F4, _F4, _UNITS, _UNITS, _F4[::1], types.boolean[:, ::1]),
 )
 @no_type_check
 def best_rows(
@@ -120,6 +135,7 @@ def best_rows(
     query_rest,
     row_error,
     query_error,
+    products,
     needed,
     best,
     is_open,
@@ -128,7 +144,7 @@ def best_rows(
 
     A row is skipped if its codes show that it cannot have the largest product, or cannot reach needed[i]. If all rows
     are skipped, best[i] is minus infinity. Unless `is_open` is empty, is_open[i, row] becomes True if that row may have
-    the largest product.
+    the largest product. Unless `products` is empty, it has the products from `best_codes`, which saves time.
     """
     # Two arrays, because LLVM cannot prove that an index into one array is not negative.
     low = query[:HALF]
@@ -143,7 +159,10 @@ def best_rows(
         target = needed[place]
         likely = begin
         for row in range(begin, end):
-            product = query_unit * code_unit[row] * _product_of_codes(codes, row, low, high, query_sum)
+            if len(products):
+                product = products[row]
+            else:
+                product = query_unit * code_unit[row] * _product_of_codes(codes, row, low, high, query_sum)
             bound[row - begin] = product + query_rest * rest_length[row] + row_error * code_unit[row] + query_error
             if bound[row - begin] > bound[likely - begin]:
                 likely = row

@@ -18,9 +18,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Int
 
 from untrimmed.search.cache.blocks import Block, Selection
-from untrimmed.search.pruning.codes import CodedBlocks, Probe
+from untrimmed.search.pruning.codes import CodedBlocks, Probe, RowProducts
 from untrimmed.search.pruning.threads import share_work
 
+_KEPT_PRODUCTS = 2**24  # largest number of products with codes that a search keeps for the second stage: 64 MB
 _LIKELY_FACTOR = 2  # each stage selects this many times as many likely videos as the next stage
 
 B = TypeVar("B", bound=Block)
@@ -135,6 +136,7 @@ class BoundStages(Generic[B]):
         order = sorted(range(len(probes)), key=lambda number: -probes[number][1].length)
         self._probes = [probes[number] for number in order]
         self._upper = np.empty((len(probes), 0), dtype=np.float32)  # upper bounds by probe and video
+        self._products: list[list[RowProducts]] = []  # products with codes by probe and block
 
     @property
     def stages(self) -> Sequence[BoundStage[B]]:
@@ -159,9 +161,14 @@ class BoundStages(Generic[B]):
     def _by_codes(self, videos: Selection[B], indices: Indices, _: float) -> EstimatesAndBounds:
         self._upper = np.empty((len(self._probes), len(indices)), dtype=np.float32)
         best = np.empty(len(indices), dtype=np.float32)
+        most = _KEPT_PRODUCTS // len(self._probes)
+        self._products = [self._coded[name].empty_products(most) for name, _ in self._probes]
 
         def scan(start: int, stop: int) -> None:
-            bounds = [self._coded[name].bounds_by_codes(probe, videos, start, stop) for name, probe in self._probes]
+            bounds = [
+                self._coded[name].bounds_by_codes(probe, videos, start, stop, products)
+                for (name, probe), products in zip(self._probes, self._products, strict=True)
+            ]
             best[start:stop] = sum(estimate for estimate, _ in bounds)
             self._upper[:, start:stop] = [upper for _, upper in bounds]
 
@@ -172,9 +179,10 @@ class BoundStages(Generic[B]):
         by_probe = self._upper[:, indices]
         total = by_probe.sum(axis=0, dtype=np.float64)
         candidates = np.flatnonzero(np.isfinite(total))
-        for (branch, probe), upper in zip(self._probes, by_probe, strict=True):
+        for (branch, probe), products, upper in zip(self._probes, self._products, by_probe, strict=True):
             rest = total[candidates] - upper[candidates]
-            closer = self._coded[branch].bounds_by_rows(probe, videos.at(candidates), least - self._margin - rest)
+            needed = least - self._margin - rest
+            closer = self._coded[branch].bounds_by_rows(probe, videos.at(candidates), products, needed)
             total[candidates] = rest + closer
             candidates = candidates[total[candidates] + self._margin >= least]
         return total, total + self._margin
