@@ -61,6 +61,7 @@ RATES = {
     )
 }
 _COUNTED = {rate.frames_per_s for rate in RATES.values()}
+_SAME_RATE = Fraction(3, 10_000)  # rates that differ by a smaller share are the same for editors: 23.98 and 23.976
 _DROPPING = {rate.frames_per_s for rate in RATES.values() if rate.is_drop}
 
 
@@ -98,9 +99,9 @@ class ExportedMoment:
 class Cut:
     """A moment in frames of its file (`source_in` to `source_out`) and of the timeline (`record_in` to `record_out`).
 
-    Frames are counted from 0, and ends are exclusive. `rate` is the frame rate of the file, or of the timeline if the
-    file's rate varies or is not in `RATES`. `start_frame` is the file's start timecode, converted to a number of
-    frames.
+    Frames are counted from 0, and ends are exclusive. `rate` is the rate in `RATES` that editors use for the file, or
+    the rate of the timeline if the file's rate varies or is not close to one in `RATES`. `start_frame` is the file's
+    start timecode, converted to a number of frames.
     """
 
     moment: ExportedMoment
@@ -188,8 +189,10 @@ def cuts(moments: Sequence[ExportedMoment], timeline: TimelineRate) -> list[Cut]
     for moment in moments:
         assert moment.timing is not None, "the caller has checked"
         rate = _rate(moment.timing, timeline)
-        source_in, source_out = (nearest_frame(time_s, rate) for time_s in (moment.start_s, moment.end_s))
-        num_frames = nearest_frame(moment.duration_s, rate) or source_out
+        # Editors play the frames of a file with 23.98 frames per second at 23.976, so count them at the file's rate.
+        counted = rate if _editors_rate(moment.timing) is None else Fraction(moment.timing.frame_rate)
+        source_in, source_out = (nearest_frame(time_s, counted) for time_s in (moment.start_s, moment.end_s))
+        num_frames = nearest_frame(moment.duration_s, counted) or source_out
         source_in = max(0, min(source_in, num_frames - 1))
         source_out = max(source_in + 1, min(source_out, num_frames))
         length = max(1, math.floor((source_out - source_in) / rate * timeline.frames_per_s + Fraction(1, 2)))
@@ -214,9 +217,16 @@ def timecode_warnings(moments: Sequence[ExportedMoment], timeline: TimelineRate)
 
 
 def _rate(timing: Timing, timeline: TimelineRate) -> Fraction:
-    """Return the file's rate, or the timeline's rate if the file's rate varies or is not in `RATES`."""
+    """Return the rate of a file as in `Cut.rate`."""
+    return _editors_rate(timing) or timeline.frames_per_s
+
+
+def _editors_rate(timing: Timing) -> Fraction | None:
+    """Return the rate in `RATES` that editors use for a file, or None if its rate varies or is not close to one."""
     rate = Fraction(timing.frame_rate)
-    return timeline.frames_per_s if timing.has_variable_rate or rate not in _COUNTED else rate
+    nearest = min(_COUNTED, key=lambda candidate: abs(candidate - rate))
+    is_close = abs(rate - nearest) < _SAME_RATE * nearest
+    return nearest if is_close and not timing.has_variable_rate else None
 
 
 def _start_frame(timing: Timing, rate: Fraction) -> int | None:
