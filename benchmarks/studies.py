@@ -4,7 +4,8 @@
     python benchmarks/studies.py NAME...    # print the tables of benchmarks/studies/NAME
 
 A block of a page begins with `<!-- studies: NAME... -->` and ends with `<!-- end of studies -->`. With one name, it has
-the results of benchmarks/studies/NAME, with several names the table of all of them that have results.
+the results of benchmarks/studies/NAME, with several names the table of all of them that have results. If a search for
+settings is stored, the block has only its results.
 """
 
 import re
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from untrimmed.files import write_whole
 from untrimmed.reproduction.render import markdown
-from untrimmed.study.orders import across_worlds, chosen, papers_order, published_sum_r, sum_r_of
+from untrimmed.study.orders import across_worlds, chosen, papers_order, published_sum_r, search_results, sum_r_of
 from untrimmed.study.page import table
 from untrimmed.study.stored import has_results, stored_results
 
@@ -37,6 +38,8 @@ def _text(studies: Path, names: list[str]) -> str:
     if not stored:
         return "No results are stored.\n"
     (results,) = stored
+    if found := list(search_results(results)):
+        return "\n".join(found)
     videos, captions, plan = results.setup.facts.videos, results.setup.facts.captions, results.plan
     counts = {len(reports) for reports in results.reports.values()}
     seeds = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else f"{max(counts)}"

@@ -7,7 +7,7 @@ import pytest
 
 from tests.refusals import refused
 from untrimmed.errors import ConfigError
-from untrimmed.study.orders import chosen
+from untrimmed.study.orders import chosen, search_results
 from untrimmed.study.page import table
 from untrimmed.study.setup import Candidate, StudySetup
 from untrimmed.study.stored import has_results, stored_results, stored_runs
@@ -51,6 +51,7 @@ def test_every_run_has_its_candidate_and_the_settings_of_the_search(finished):
     stored = stored_results(folder)
     assert stored.points == results.points
     assert list(chosen(stored)) == list(chosen(results))
+    assert list(search_results(stored)) == list(search_results(results))
 
 
 @pytest.mark.parametrize(

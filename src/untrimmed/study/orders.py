@@ -65,6 +65,7 @@ class Agreement:
 
 def notes(results: StudyResults) -> Iterator[str]:
     """Yield the text below a data set's table: settings that the search chose, the papers' order, and a warning."""
+    yield from search_results(results)
     yield from chosen(results)
     yield from papers_order(sum_r_of(results), published_sum_r(results))
     simulation = results.setup.facts.simulation
@@ -72,14 +73,15 @@ def notes(results: StudyResults) -> Iterator[str]:
         yield f"This simulated world favours some methods: {'; '.join(sides)}.\n"
 
 
-def chosen(results: StudyResults) -> Iterator[str]:
-    """Yield a table of the settings that the search tried, and one line with the settings that it chose.
-
-    The line is left out if all candidates have the same settings, and the table if no method had a choice.
-    """
+def search_results(results: StudyResults) -> Iterator[str]:
+    """Yield a table of the learning rates and settings that the search tried, or nothing if no method had a choice."""
     if any(results.searched.values()):
         yield f"Results of the search: SumR on validation videos after {counted(results.plan.search_steps, 'step')}.\n"
         yield markdown(search_grid(results.searched))
+
+
+def chosen(results: StudyResults) -> Iterator[str]:
+    """Yield one line with the settings that the search chose for each candidate, or no line if all are equal."""
     settings = {
         candidate: str(results.points[base])
         for candidate in results.reports
