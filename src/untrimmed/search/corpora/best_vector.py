@@ -35,6 +35,7 @@ TIMES = "times_s"
 EDGES = "edges"
 BRANCH = "rows"
 _ENDS = " ends"  # suffix of the names of some arrays, see `VectorBlock`
+_SUMMED_AT_A_TIME = 2**13  # vectors that are converted to float64 at a time
 _VECTORS_OF_BLOCK = 2**16  # about 10 h of frames: large enough for several threads, small enough to copy
 
 
@@ -69,8 +70,11 @@ class VectorVideo:
 
         In float64, sums of float16 values are exact, so they do not depend on the order of the videos.
         """
-        vectors = self.vectors[:, : self.dim].astype(np.float64)
-        return self.frames_per_row.astype(np.float64) @ vectors
+        counts = self.frames_per_row.astype(np.float64)
+        starts = range(0, len(counts), _SUMMED_AT_A_TIME)
+        parts = (slice(start, start + _SUMMED_AT_A_TIME) for start in starts)
+        vectors = self.vectors[:, : self.dim]
+        return sum((counts[part] @ vectors[part].astype(np.float64) for part in parts), np.zeros(self.dim))
 
 
 class VectorBlock(Block):
@@ -92,15 +96,17 @@ class VectorBlock(Block):
         """Return a new block with copies of these videos."""
         dim = videos[0].dim
         entries = {name: [video.arrays[name] for video in videos] for name in videos[0].arrays}
-        width = padded_width(dim)
-        entries[VECTORS] = [np.pad(rows[:, :dim], [(0, 0), (0, width - dim)]) for rows in entries[VECTORS]]
+        vectors = [rows[:, :dim] for rows in entries[VECTORS]]
+        padded = np.zeros((sum(map(len, vectors)), padded_width(dim)), dtype=vectors[0].dtype)
+        np.concatenate(vectors, out=padded[:, :dim])
         return cls(
             {
                 "ids": np.array([video.video_id for video in videos]),
                 "durations_s": np.array([video.duration_s for video in videos]),
                 "total": np.sum([video.total for video in videos], axis=0),
                 **{name + _ENDS: np.cumsum([len(rows) for rows in parts]) for name, parts in entries.items()},
-                **{name: np.concatenate(parts) for name, parts in entries.items()},
+                **{name: np.concatenate(parts) for name, parts in entries.items() if name != VECTORS},
+                VECTORS: padded,
             }
         )
 
