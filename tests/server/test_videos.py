@@ -46,6 +46,8 @@ def test_the_edges_of_a_span_move_to_the_shot_changes(client, ids):
     words = {"start_s": 1.75, "end_s": 3.75, "extend_only": True}
     edges = client.get(f"/api/videos/{ids['flag.mp4']}/edges", params=words).json()
     assert edges == {"start_s": 1.75, "end_s": pytest.approx(4.0)}
+    reversed_span = {"start_s": 3, "end_s": 1}
+    assert client.get(f"/api/videos/{ids['flag.mp4']}/edges", params=reversed_span).status_code == 422
     request = {
         "text": "green",
         "limit": 1,

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from tests.web.browsing import TILE, seconds_in, tile_names, until
+from untrimmed.search.store.records import checksum
 
 pytestmark = pytest.mark.check
 
@@ -105,6 +106,41 @@ def test_the_bin_survives_a_reload_and_exports_all_formats(visit, tmp_path):
     with page.expect_download() as download:
         page.get_by_role("button", name="Table CSV").click()
     assert "30000/1001" in download.value.path().read_text()
+
+
+def test_an_export_leaves_out_moments_of_removed_videos(visit, library):
+    page = visit("?q=white", trouble=True)  # the removed video has no picture
+    page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
+    page.get_by_role("button", name="Add to bin").click()
+    page.wait_for_selector(ITEMS)
+    until_saved(page)
+    (file,) = (library.folder / "bins").glob("*.json")
+    stored = json.loads(file.read_text())
+    del stored["checksum"]
+    stored["moments"].append(stored["moments"][0] | {"video_id": "0" * 16, "path": "/gone/away.webm"})
+    file.write_text(json.dumps(stored | {"checksum": checksum(stored)}))
+    page.reload()
+    page.locator(f"{ITEMS}.missing").wait_for()
+    page.get_by_role("button", name="Export").click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Table CSV").click()
+    assert len(download.value.path().read_text().splitlines()) == 2
+    page.get_by_text("without 1 moment").wait_for()
+
+
+def test_a_note_is_stored_if_play_all_opens_the_next_moment(visit):
+    page = visit("?q=white")
+    for number, name in enumerate(("flag.webm", "sea.webm"), start=1):
+        page.locator(f"{TILE}[aria-label^='{name}']").first.click()
+        page.keyboard.press("b")
+        until(page, f"document.querySelectorAll('{ITEMS}').length === {number}")
+    page.keyboard.press("Shift+P")
+    until(page, "document.querySelector('video')?.ariaLabel === 'flag.webm'")
+    page.get_by_label("Note", exact=True).click()
+    page.keyboard.type("x")
+    until(page, "document.querySelector('video')?.ariaLabel === 'sea.webm'")
+    notes = f"[...document.querySelectorAll('{ITEMS}')].map(item => item.title)"
+    until(page, f"{notes}[0].includes('x') && !{notes}[1].includes('x')")
 
 
 def test_moments_are_reordered_by_dragging_and_keys_and_each_change_is_undone(visit, shot):

@@ -1,6 +1,7 @@
 """Errors on the page: their messages, and recovery afterwards."""
 
 import contextlib
+import re
 
 import pytest
 
@@ -131,6 +132,22 @@ def test_a_service_that_stops_before_playback_is_reported(visit):
     page.get_by_role("slider", name="Time in the video, with relevance").wait_for()
     pictures = "[...document.querySelectorAll('.strip img')]"
     until(page, f"{pictures}.length > 0 && {pictures}.every(image => image.naturalWidth > 0)")
+
+
+def test_a_problem_is_hidden_once_the_video_plays(visit):
+    page = visit("?q=blue", trouble=True)
+    page.wait_for_selector(TILE)
+    held = []
+    page.route("**/media*", lambda route: held.append(route))
+    page.route(re.compile(r"/api/videos/[0-9a-f]+$"), lambda route: route.abort())
+    page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
+    problem = page.locator(".screen").get_by_text("service does not respond")
+    problem.wait_for()
+    page.unroute("**/media*")
+    for route in held:
+        route.continue_()
+    until(page, "document.querySelector('[role=toolbar] [role=status]').textContent === 'Playing'")
+    problem.wait_for(state="hidden")
 
 
 def test_a_missing_file_is_reported_and_played_once_it_is_back(visit, world, shot):

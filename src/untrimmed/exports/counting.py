@@ -81,11 +81,11 @@ class ExportedMoment:
 
     @classmethod
     def of(cls, record: VideoRecord, start_s: float, end_s: float, note: str) -> ExportedMoment:
-        """Create a moment from a span, in seconds, of an indexed video."""
+        """Create a moment from a span, in seconds, of an indexed video. The span ends at the end of the video."""
         return cls(
             Path(record.path),
             start_s,
-            end_s,
+            min(end_s, max(start_s, record.duration_s)),
             note,
             record.duration_s,
             record.width,

@@ -31,7 +31,7 @@ from untrimmed.search.library import Library
 from untrimmed.search.query.query import Cutoff, Query
 from untrimmed.search.store.records import VideoRecord
 from untrimmed.server.access import MAX_BODY_BYTES, Access, Guard
-from untrimmed.server.export import check_span, clip_name, export, write_clip
+from untrimmed.server.export import check_span, clip_name, export, folder_in_name, write_clip
 from untrimmed.server.media import MediaFile, media_file
 from untrimmed.server.problems import PublicError, validation_message
 from untrimmed.server.run import listening_at, run_app
@@ -184,7 +184,8 @@ class Tools:
         record = await self.service.read(self.service.record, video_id)
         check_span(record, start_s, end_s)
         file = await self.service.read(media_file, record)
-        out = clips / clip_name(record, start_s, end_s)
+        folder = folder_in_name(record, await self.service.read(self.service.records))
+        out = clips / clip_name(record, start_s, end_s, folder)
         clip = await self.service.cut(_cut, file, start_s, end_s, out, self.service.ends)
         return WrittenFile(file=str(clip), num_bytes=clip.stat().st_size)
 

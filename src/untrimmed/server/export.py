@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import threading
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,6 +97,13 @@ def clip_name(record: VideoRecord, start_s: float, end_s: float, folder: str = "
     `folder` is added if other videos have the same name.
     """
     return f"{file_name(with_folder(record.path, folder))}_{start_s:.1f}-{end_s:.1f}s.mp4"
+
+
+def folder_in_name(record: VideoRecord, records: Iterable[VideoRecord]) -> str:
+    """Return the name of a folder that distinguishes a video from those with the same name, or "" if there are none."""
+    path = Path(record.path)
+    equal = [other.path for other in records if Path(other.path).stem == path.stem]
+    return folders_of_equal_names(equal).get(path, "")
 
 
 def write_clip(

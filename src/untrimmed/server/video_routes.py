@@ -1,6 +1,7 @@
 """The routes of videos: lists, relevance curves, frames, files, clips and exports."""
 
 import json
+import math
 import threading
 from collections.abc import Sequence
 from functools import partial
@@ -16,7 +17,7 @@ from untrimmed.search.query.query import LONGEST_TEXT
 from untrimmed.search.store.passages import PassageTable
 from untrimmed.search.store.records import VideoRecord
 from untrimmed.server.depends import RecordDependency, ServiceDependency
-from untrimmed.server.export import check_span, clip_name, export, temporary_folder, write_clip
+from untrimmed.server.export import check_span, clip_name, export, folder_in_name, temporary_folder, write_clip
 from untrimmed.server.media import MediaFile, OpenedResponse, media_file, open_media
 from untrimmed.server.pictures import UNCHANGED, unchanged_response
 from untrimmed.server.problems import PublicError, problems
@@ -159,6 +160,7 @@ async def edges(
     ] = False,
 ) -> Span:
     """Return a span with exact edges: an edge within half a second of a shot change is moved to the shot change."""
+    check_span(record, start_s, end_s, math.inf)
     await service.read(media_file, record)  # refuses a file that has changed since it was indexed
     exact_span = partial(service.library.exact_span, extend_only=extend_only)
     moment = await service.decode(exact_span, record, start_s, end_s)
@@ -203,8 +205,9 @@ async def clip(
     """
     check_span(record, start_s, end_s)
     file = await service.read(media_file, record)
+    folder = folder_in_name(record, await service.read(service.records))
     path = await service.cut(_clip, file, start_s, end_s, service.ends)
-    return _OneTimeFile(path, media_type="video/mp4", filename=clip_name(record, start_s, end_s))
+    return _OneTimeFile(path, media_type="video/mp4", filename=clip_name(record, start_s, end_s, folder))
 
 
 def _clip(file: MediaFile, start_s: float, end_s: float, ends: threading.Event) -> Path:

@@ -156,7 +156,7 @@ class LanceTable:
             if self._table is None:
                 if self.commit is None:  # there is no table, or its first commit was interrupted
                     return None
-                if self._options is None and self._version is None:
+                if self._options is None and self._version in (None, version_of(self.commit)):
                     self._require_complete_commit()
                 table = lance.dataset(self._uri, version=self._version, storage_options=self._options)
                 names = table.schema.names  # can also panic
