@@ -255,7 +255,11 @@ def _repair(folder: Path | None) -> Iterator[Finding]:
             f"{shown(Path(record.path))}: its damaged passages are removed; to read them again: untrimmed index FOLDER"
         )
         yield Finding("bad", "repair", text)
-    if not (damaged.files or damaged.videos or damaged.commits or damaged.texts):
+    if damaged.passages is not None:
+        advice = "to read all texts again: untrimmed index FOLDER"
+        text = f"{shown(damaged.passages)}: was damaged and was renamed; {advice}"
+        yield Finding("bad", "repair", text)
+    if not (damaged.files or damaged.videos or damaged.commits or damaged.texts or damaged.passages):
         yield Finding("ok", "repair", "no file of the library is damaged")
 
 

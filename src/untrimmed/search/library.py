@@ -62,6 +62,7 @@ class RepairReport:
     videos: tuple[VideoRecord, ...]  # damaged videos that were removed; they must be indexed again
     commits: tuple[Path, ...] = ()  # renamed files of damaged commits; the library is at the last readable commit
     texts: tuple[VideoRecord, ...] = ()  # videos whose damaged passages were removed; they must be read again
+    passages: Path | None = None  # the renamed table of all passages, if none of its commits can be read
 
 
 class Library:
@@ -411,6 +412,7 @@ class Library:
             read_settings(self.folder)  # raises an error if the settings are damaged, because they cannot be repaired
             passages = PassageTable(self.folder)
             commits = (*index.set_aside_damaged_commits(), *passages.set_aside_damaged_commits())
+            passages_aside = passages.set_aside()
             files = (*remove_damaged_copies(self.folder), *remove_damaged(self.folder))
             files += tuple(remove_damaged_thumbnails(self.folder))
             videos = index.damaged()
@@ -424,7 +426,7 @@ class Library:
             ids = {reading.video_id for reading in readings}
             texts = tuple(record for record in index.scan() if record.video_id in ids)
         cache_library(self.folder)
-        return RepairReport(files, tuple(videos), commits, texts)
+        return RepairReport(files, tuple(videos), commits, texts, passages_aside)
 
     # -- searching
 

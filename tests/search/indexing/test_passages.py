@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import untrimmed
+from tests.refusals import refused
 from tests.search.conftest import use_encoder
 from tests.toy import WideWordEncoder, write_clip
 from untrimmed import Query
@@ -20,8 +21,9 @@ from untrimmed.search.indexing import passages as indexing_passages
 from untrimmed.search.store import passages as store_passages
 from untrimmed.search.store.lance import write_fragments
 from untrimmed.search.store.listing import read_readings
+from untrimmed.search.store.manifests import manifests
 from untrimmed.search.store.passages import PassageTable
-from untrimmed.search.store.records import PASSAGES, READINGS_COPY, THUMBNAILS
+from untrimmed.search.store.records import PASSAGES, READINGS_COPY, THUMBNAILS, VERSIONS
 
 SRT = "1\n00:00:00,500 --> 00:00:01,500\nWe made <i>budget</i>\n\n2\n00:00:01,600 --> 00:00:03,000\ncuts today.\n"
 
@@ -182,6 +184,21 @@ def test_a_repair_removes_files_that_a_killed_process_has_left(lib, folder):
     lib.repair()
     assert not left.exists()
     assert "We made budget cuts today." in texts(lib)
+
+
+def test_a_repair_sets_a_damaged_table_aside_and_the_texts_are_read_again(lib, folder):
+    for manifest in manifests(lib.folder / PASSAGES / VERSIONS):
+        manifest.write_bytes(manifest.read_bytes()[:100])
+    (lib.folder / READINGS_COPY).unlink()
+    with refused(IndexMismatchError, "doctor --repair"):
+        untrimmed.open(lib.folder).search("budget")
+    aside = untrimmed.open(lib.folder).repair().passages
+    assert list((aside / VERSIONS).iterdir())
+    assert untrimmed.open(lib.folder).repair().passages is None
+    library = untrimmed.open(lib.folder)
+    assert library.search("blue")
+    assert library.index(folder).passages == {"subtitle": 1}
+    assert texts(library) == ["We made budget cuts today."]
 
 
 def test_without_subtitles_nothing_is_read_until_they_are_turned_on(encoder, folder, tmp_path):

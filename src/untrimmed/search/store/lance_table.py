@@ -37,6 +37,7 @@ class LanceTable:
     """A table of a library. A process that writes must hold the library's lock (`VideoIndex`)."""
 
     columns: ClassVar[tuple[Sequence[str], ...]]  # for each version of the table's format, the names of its columns
+    without_commit: ClassVar[str] = RESTORE  # what a user can do if all commits are damaged
     rows_per_fragment: ClassVar[int]  # largest size of a fragment, which also limits the rows that a merge rewrites
 
     def __init__(self, folder: Path, name: str, *, follow: bool = True, version: int | None = None):
@@ -171,5 +172,6 @@ class LanceTable:
     def _require_complete_commit(self) -> None:
         newest, *older = manifests(self._versions)
         if not is_complete(newest):
-            advice = "to go back to the commit before it, run: untrimmed doctor --repair" if older else RESTORE
+            go_back = "to go back to the commit before it, run: untrimmed doctor --repair"
+            advice = go_back if older else self.without_commit
             raise IndexMismatchError(f"{self._name}: its last commit is damaged ({newest.name}); {advice}")

@@ -18,6 +18,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, fields, replace
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -30,6 +31,7 @@ from untrimmed.passages.passage import TEXT_MODES, Passage, TextMode, Word
 from untrimmed.passages.sentences import Part, Sentence
 from untrimmed.passages.words import WORDS_VERSION, TextQuery, indexed_text
 from untrimmed.search.store.lance_table import LanceTable
+from untrimmed.search.store.manifests import is_complete, manifests
 from untrimmed.search.store.readings import StoredReading, new_reading_id, write_readings_copy
 from untrimmed.search.store.records import PASSAGES, RESTORE, VideoRecord
 
@@ -90,10 +92,22 @@ class PassageTable(LanceTable):
     """
 
     columns = (_COLUMNS,)
+    without_commit = "to set this table of texts aside, run: untrimmed doctor --repair"
     rows_per_fragment = 1 << 20
 
     def __init__(self, folder: Path, *, follow: bool = True, version: int | None = None):
         super().__init__(folder, PASSAGES, follow=follow, version=version)
+
+    def set_aside(self) -> Path | None:
+        """Rename the folder of the table if all its commits are damaged, and return the new path.
+
+        The next `index` then reads the texts again. Only for a library in a folder.
+        """
+        folder = self.folder / PASSAGES
+        if self._options is not None or self.commit is None or any(map(is_complete, manifests(self._versions))):
+            return None
+        free = (self.folder / f"{PASSAGES}.damaged{number or ''}" for number in count())
+        return folder.rename(next(path for path in free if not path.exists()))
 
     # -- reading
 
