@@ -99,23 +99,26 @@ class ClipEncoder(ABC):
 class FrameEncoding(VideoEncoding):
     """Encodes each frame as one vector, as soon as the frame is added.
 
-    If all frames are the same as in the previous call (a slide, for example), they are not encoded again. Frames are
-    not compared one by one, because a frame's vector depends slightly on the number of frames in a batch.
+    A frame that is the same as the frame before it (of a slide, for example) is not encoded again.
     """
 
     def __init__(self, encoder: Encoder):
         self._encoder = encoder
-        self._frames = np.empty((0, 0, 0, 3), np.uint8)
-        self._vectors = np.empty((0, encoder.frame_dim), np.float32)
+        self._frame: UInt8[np.ndarray, "Y X 3"] | None = None  # the last frame, and its vector
+        self._vector = np.empty((0, encoder.frame_dim), np.float32)
 
     def add(
         self, times_s: Float[np.ndarray, " T"], frames: UInt8[np.ndarray, "T Y X 3"]
     ) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
         """Return the vectors of `frames`, and their times in seconds."""
-        if not np.array_equal(frames, self._frames):
-            self._vectors = self._encoder.encode_frames(frames)
-            self._frames = frames
-        return self._vectors, times_s
+        before = [self._frame, *frames[:-1]]
+        is_new = np.array([not np.array_equal(*pair) for pair in zip(frames, before, strict=True)], dtype=bool)
+        encoded = self._encoder.encode_frames(frames[is_new]) if is_new.any() else self._vector[:0]
+        vectors = np.concatenate([self._vector, encoded])
+        vectors = vectors[np.cumsum(is_new) + len(self._vector) - 1]
+        if len(frames):
+            self._frame, self._vector = frames[-1].copy(), vectors[-1:]
+        return vectors, times_s
 
     def finish(self) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
         """Return no vectors, because all frames were encoded when they were added."""

@@ -128,7 +128,7 @@ def test_frames_are_scaled_as_torch_scales_them(encoder, size, side):
     assert np.abs(actual.astype(int) - expected.astype(int)).max() <= 1
 
 
-def test_a_picture_that_does_not_change_is_encoded_once_with_the_same_bits(encoder, photos, monkeypatch):
+def test_a_picture_that_does_not_change_is_encoded_once(encoder, photos, monkeypatch):
     photo, other = (np.asarray(picture)[:64, :64] for picture in list(photos.values())[:2])
     still = np.stack([photo] * 3)
     batches = [np.stack([photo, photo, other]), still, still, still.copy(), np.stack([other] * 3), still[:2]]
@@ -138,6 +138,6 @@ def test_a_picture_that_does_not_change_is_encoded_once_with_the_same_bits(encod
     monkeypatch.setattr(encoder, "encode_frames", lambda frames: encoded.append(len(frames)) or encode(frames))
     encoding = start_video(encoder, 2.0)
     vectors = [encoding.add(np.arange(len(batch)), batch)[0] for batch in batches]
-    assert encoded == [3, 3, 3, 2]
+    assert encoded == [2, 1, 1, 1]
     for got, exact in zip(vectors, expected, strict=True):
-        np.testing.assert_array_equal(got, exact)
+        np.testing.assert_allclose(got, exact, atol=1e-5)  # a vector depends slightly on the size of its batch
