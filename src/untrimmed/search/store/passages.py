@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from untrimmed.search.store.lance import lance
 
 _MARK = -1  # number of the row that describes a reading
+_MANY_ROWS = 10_000  # if more rows are sorted, unused memory is returned to the system
 _ROWS_AT_A_TIME = 1 << 14
 # `content` has the other fields of a passage as JSON, because each further column adds to the time of a search
 _COLUMNS = ["reading", "video_id", "number", "start_s", "content", "said", "written", "vector"]
@@ -169,6 +170,8 @@ class PassageTable(LanceTable):
 
     def _rows(self, video_ids: Sequence[str], names: Sequence[str], condition: str = "true") -> Iterator[_Row]:
         """Yield the rows of the passages of these videos, with columns `names`, sorted by video, then by time."""
+        import pyarrow as pa
+
         table = self._open_table()
         if table is None:
             return
@@ -178,6 +181,8 @@ class PassageTable(LanceTable):
             with self._guarded("read"):
                 rows = table.to_table(columns=list(names), filter=f"{selection} AND {condition}")
                 rows = rows.sort_by([(name, "ascending") for name in ("video_id", "start_s", "reading", "number")])
+            if len(rows) > _MANY_ROWS:
+                pa.default_memory_pool().release_unused()  # the unsorted rows
             for batch in rows.to_batches(max_chunksize=1024):
                 yield from batch.to_pylist()
 
