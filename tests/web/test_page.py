@@ -238,6 +238,8 @@ def test_a_shared_address_shows_the_same_after_a_reload(visit, browser):
     shared.wait_for_selector("video")
     assert shared.url == address
     assert shared.input_value("#q") == "white"
+    for one in (page, shared):  # seconds become a timecode when the frame rate is known
+        until(one, "document.querySelector('output[aria-label=End]').textContent.length === 11")
     assert shared.text_content("output[aria-label=End]") == page.text_content("output[aria-label=End]")
     page.go_back()
     until(page, "!document.querySelector('video')")
