@@ -7,6 +7,8 @@ type Rate = readonly [frames: number, seconds: number]
 
 const RATES: Rate[] = [[24000, 1001], [24, 1], [25, 1], [30000, 1001], [30, 1], [50, 1], [60000, 1001], [60, 1]] // at which timecodes are counted
 const USUAL_RATE = 25 // step of files whose rate is unknown
+const SAME_RATE = 0.0003 // rates that differ by a smaller share are the same for editors
+const ROUNDING_S = 0.001 // times of moments may be rounded by less than this
 const ROUNDING = 0.05 // of a frame: containers round times to milliseconds
 
 /** The rate at which timecodes of a file are counted: its own rate if there are timecodes at that rate, otherwise the default rate of its timeline. */
@@ -30,6 +32,7 @@ export class FrameClock {
   readonly #frames: number // per `#seconds`
   readonly #seconds: number
   readonly #counted: Rate // of timecodes
+  readonly #isOwn: boolean // the timecodes count the frames of the file
   readonly #base: number // timecodes per second
   readonly #skipped: number // timecodes at the start of a minute
   readonly #start: number // frame of the start timecode
@@ -42,6 +45,7 @@ export class FrameClock {
     this.#frames = this.isKnown ? frames : USUAL_RATE
     this.#seconds = this.isKnown ? seconds : 1
     this.#counted = countedRate([this.#frames, this.#seconds])
+    this.#isOwn = Math.abs((this.#counted[0] * this.#seconds) / (this.#counted[1] * this.#frames) - 1) < SAME_RATE && !has_variable_rate
     this.#base = Math.ceil(this.#counted[0] / this.#counted[1])
     this.isDrop = start_timecode.includes(';') && this.#counted[1] === 1001 && this.#base % 30 === 0
     this.#skipped = this.isDrop ? this.#base / 15 : 0
@@ -56,7 +60,8 @@ export class FrameClock {
   get rateName(): string {
     if (!this.isKnown) return 'unknown frame rate'
     const rate = Math.round(this.rate * 1000) / 1000
-    const kind = this.isDrop ? ' drop frame' : this.isVariable ? ', variable' : ''
+    const timecode = this.#isOwn || this.isVariable ? '' : `, timecode at ${this.#base}`
+    const kind = this.isDrop ? ' drop frame' : this.isVariable ? ', variable' : timecode
     return `${this.#seconds === 1001 && rate > 24 ? rate.toFixed(2) : rate} fps${kind}`
   }
   /** The number of the frame that is on screen at a time. */
@@ -105,9 +110,11 @@ export class FrameClock {
   secondAt(time_s: number): number {
     return this.#number(this.#start + Math.ceil((time_s * this.#counted[0]) / this.#counted[1] - ROUNDING)) / this.#base
   }
-  /** The number of timecodes from the first frame to a time. */
+  /** The number of timecodes before the one that a frame begins with. At another rate than the file's, no timecode shows an earlier frame. */
   #count(time_s: number): number {
-    return Math.max(0, Math.floor((time_s * this.#counted[0]) / this.#counted[1] + 0.5))
+    if (this.#isOwn) return this.nearest(time_s)
+    const start_s = this.isVariable ? time_s - ROUNDING_S : this.snap(time_s)
+    return Math.max(0, Math.ceil((start_s * this.#counted[0]) / this.#counted[1] - 1e-6))
   }
   /** The number of frames before a timecode. The first numbers of each minute are skipped, except in every tenth minute. */
   #frame(second: number, frames: number): number {

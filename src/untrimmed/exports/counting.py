@@ -62,6 +62,7 @@ RATES = {
 }
 _COUNTED = {rate.frames_per_s for rate in RATES.values()}
 _SAME_RATE = Fraction(3, 10_000)  # rates that differ by a smaller share are the same for editors: 23.98 and 23.976
+_ROUNDING_S = Fraction(1, 1000)  # times of moments may be rounded by less than this
 _DROPPING = {rate.frames_per_s for rate in RATES.values() if rate.is_drop}
 
 
@@ -189,9 +190,13 @@ def cuts(moments: Sequence[ExportedMoment], timeline: TimelineRate) -> list[Cut]
     for moment in moments:
         assert moment.timing is not None, "the caller has checked"
         rate = _rate(moment.timing, timeline)
+        is_same_rate = _editors_rate(moment.timing) is not None
         # Editors play the frames of a file with 23.98 frames per second at 23.976, so count them at the file's rate.
-        counted = rate if _editors_rate(moment.timing) is None else Fraction(moment.timing.frame_rate)
-        source_in, source_out = (nearest_frame(time_s, counted) for time_s in (moment.start_s, moment.end_s))
+        counted = Fraction(moment.timing.frame_rate) if is_same_rate else rate
+        source_in, source_out = (
+            nearest_frame(time_s, counted) if is_same_rate else _timeline_frame(time_s, moment.timing, rate)
+            for time_s in (moment.start_s, moment.end_s)
+        )
         num_frames = nearest_frame(moment.duration_s, counted) or source_out
         source_in = max(0, min(source_in, num_frames - 1))
         source_out = max(source_in + 1, min(source_out, num_frames))
@@ -227,6 +232,13 @@ def _editors_rate(timing: Timing) -> Fraction | None:
     nearest = min(_COUNTED, key=lambda candidate: abs(candidate - rate))
     is_close = abs(rate - nearest) < _SAME_RATE * nearest
     return nearest if is_close and not timing.has_variable_rate else None
+
+
+def _timeline_frame(time_s: float, timing: Timing, rate: Fraction) -> int:
+    """Return the first frame of a timeline, at `rate`, that shows no frame of the file from before a time in seconds."""
+    own = Fraction(timing.frame_rate)
+    start_s = Fraction(time_s) - _ROUNDING_S if timing.has_variable_rate else nearest_frame(time_s, own) / own
+    return max(0, math.ceil(start_s * rate))
 
 
 def _start_frame(timing: Timing, rate: Fraction) -> int | None:
