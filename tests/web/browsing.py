@@ -44,22 +44,15 @@ def seconds_in(address, name):
     return float(re.search(rf"[?&]{name}=([\d.]+)", address).group(1))
 
 
-def with_first_selected(visit):
-    """A page on which keys have selected a sentence's first moment."""
+def with_first_playing(visit):
+    """A page on which keys have opened a sentence's first moment, whose edges are at the exact cuts."""
     page = visit()
     page.keyboard.type("blue")
     page.keyboard.press("Enter")
     until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
-    page.keyboard.press("ArrowDown")
-    until(page, "document.activeElement.dataset.chosen === 'true'")
-    return page
-
-
-def with_first_playing(visit):
-    """A page on which keys have opened a sentence's first moment, whose edges are at the exact cuts."""
-    page = with_first_selected(visit)
     with page.expect_response(lambda response: "/edges?" in response.url) as edges:
-        page.keyboard.press("Enter")
+        page.keyboard.press("ArrowDown")
+    until(page, "document.activeElement.dataset.chosen === 'true'")
     page.wait_for_selector("video")
     end = "Number(new URLSearchParams(location.search).get('e'))"
     until(page, f"end_s => Math.abs({end} - end_s) < 1e-6", edges.value.json()["end_s"])

@@ -17,8 +17,8 @@ ITEMS = "section[aria-label=Bin] .item"
 FILE_STARTS = {  # by name of the format in the menu
     "Clips ZIP": b"PK", "Table CSV": b"video,", "Table JSON": b'{\n  "moments"', "Subtitles SRT": b"1\n00:00:",
     "Chapters FFmpeg": b";FFMETADATA1", "DaVinci Resolve, Avid EDL": b"TITLE:", "OpenTimelineIO OTIO": b'{\n    "OTIO',
-    "Subtitles VTT": b"WEBVTT", "Premiere Pro XML": b"<?xml", "Final Cut Pro FCPXML": b"<?xml",
-    "DaVinci Resolve FCPXML": b"<?xml", "Kdenlive project": b"<?xml",
+    "Subtitles VTT": b"WEBVTT", "Premiere Pro XML": b"<?xml",
+    "DaVinci Resolve, Final Cut Pro FCPXML": b"<?xml", "Kdenlive project": b"<?xml",
 }  # fmt: skip
 
 
@@ -205,6 +205,58 @@ def test_a_moment_of_the_bin_is_trimmed_in_place_and_the_trim_is_undone_and_redo
     assert [names(page)[0], names(page)[2]] == [before[0], before[2]]
 
 
+def test_undo_reaches_a_moment_of_the_bin_that_was_opened_again(visit):
+    page = with_three(visit)
+
+    def open_item(number):
+        page.locator(ITEMS).nth(number).click()
+        until(page, f"document.querySelectorAll('{ITEMS}')[{number}].classList.contains('open')")
+        until(page, "document.querySelector('output[aria-label=Timecode]').textContent.length === 11")
+
+    open_item(1)
+    before_s = seconds_in(page.url, "e")
+    page.keyboard.press("}")
+    step_s = before_s - seconds_in(page.url, "e")
+    open_item(2)
+    open_item(1)
+    page.keyboard.press("Control+z")
+    until(page, f"document.querySelectorAll('{ITEMS}')[1].classList.contains('open')")
+    assert seconds_in(page.url, "e") == pytest.approx(before_s, abs=0.001)
+    assert page.get_by_label("Note", exact=True).is_visible()
+    page.keyboard.press("}")
+    page.keyboard.press("}")
+    page.keyboard.press("}")
+    until_saved(page)
+    assert seconds_in(page.url, "e") == pytest.approx(before_s - 3 * step_s, abs=0.001)
+    assert moments_in_bin(page)[1]["end_s"] == pytest.approx(before_s - 3 * step_s, abs=0.001)
+
+
+def test_a_frame_rate_is_chosen_for_one_bin_and_an_edit_list_needs_the_rate_of_the_clips(visit):
+    page = visit("?q=white")
+    page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()  # 25 frames per second
+    page.get_by_role("button", name="Add to bin").click()
+    page.wait_for_selector(ITEMS)
+    until_saved(page)
+    list_is_off = (
+        "[...document.querySelectorAll('footer button')].find(button => /EDL/.test(button.textContent)).disabled"
+    )
+    page.keyboard.press("e")
+    until(page, "/25/.test(document.querySelector('footer option[value=\"\"]').textContent)")
+    assert not page.evaluate(list_is_off)
+    page.get_by_label("Frame rate").select_option("29.97df")
+    until(page, list_is_off)
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Bin Bin").click()
+    page.get_by_role("button", name="New bin").click()
+    until(page, "document.activeElement.ariaLabel === 'Name of the bin'")
+    page.keyboard.press("Enter")
+    page.keyboard.press("b")
+    until(page, f"document.querySelectorAll('{ITEMS}').length === 1")
+    page.keyboard.press("e")
+    assert page.get_by_label("Frame rate").input_value() == ""
+    until(page, f"!{list_is_off}")
+
+
 def test_the_first_arrow_key_after_a_search_plays_and_its_moment_gets_the_new_sentence(visit):
     page = visit("?q=white")
     page.locator(TILE).nth(1).click()
@@ -287,9 +339,9 @@ def test_all_moments_play_one_after_another_across_files(visit):
         page.keyboard.press("b")
         until(page, f"document.querySelectorAll('{ITEMS}').length === {number}")
     page.keyboard.press("Shift+P")
-    for name in ("flag.webm", "sea.webm"):
+    for number, name in enumerate(("flag.webm", "sea.webm"), start=1):
         until(page, "name => document.querySelector('video')?.ariaLabel === name", name)
-        until(page, f"{STATUS} === 'Playing'")
+        until(page, f"{STATUS} === 'Playing {number} of 2'")
     until(page, f"{STATUS} === 'Paused'")
     page.wait_for_timeout(500)
     assert page.evaluate(STATUS) == "Paused", "no loop"
@@ -301,10 +353,10 @@ def test_a_whole_session_by_keyboard(visit, tmp_path):
     page.keyboard.type("blue")
     page.keyboard.press("Enter")
     until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
-    page.keyboard.press("ArrowDown")  # from the sentence to the results
-    until(page, "document.activeElement.dataset.chosen === 'true'")
     with page.expect_response(lambda response: "/edges?" in response.url):
-        page.keyboard.press("Enter")
+        page.keyboard.press("ArrowDown")  # from the sentence to the results
+    until(page, "document.activeElement.dataset.chosen === 'true'")
+    page.keyboard.press("Enter")
     until(page, f"{STATUS} === 'Playing'")
     page.keyboard.press("k")
     page.keyboard.press("Shift+I")
@@ -329,7 +381,7 @@ def test_a_whole_session_by_keyboard(visit, tmp_path):
     assert names(page)[1] == trimmed
     page.keyboard.press("e")
     until(page, "document.activeElement.matches('select')")
-    for _ in range(3):  # past both entries of Resolve
+    for _ in range(2):  # past FCPXML
         page.keyboard.press("Tab")
     with page.expect_download() as download:
         page.keyboard.press("Enter")

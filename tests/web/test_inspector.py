@@ -532,6 +532,38 @@ def test_a_trim_is_undone_and_redone(visit):
     assert seconds_in(page.url, "s") == pytest.approx(after_s, abs=0.002)
 
 
+def test_a_trim_stays_while_another_moment_is_open_and_can_be_undone_afterwards(visit):
+    page = open_sea(visit)
+    tile = page.locator(f"{TILE}[data-chosen=true]")
+    name = tile.get_attribute("aria-label")
+    before_s = seconds_in(page.url, "s")
+    page.keyboard.press("{")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_timeout(300)
+    assert "v=" in page.url
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_timeout(300)
+    assert name.split(",")[0] in page.locator(f"{TILE}[data-chosen=true]").get_attribute("aria-label")
+    assert seconds_in(page.url, "s") == pytest.approx(before_s + FRAME_S, abs=0.002)
+    page.keyboard.press("Control+z")
+    assert seconds_in(page.url, "s") == pytest.approx(before_s, abs=0.002)
+
+
+def test_home_moves_the_playhead_after_an_edge_was_dragged(visit):
+    page = open_sea(visit)
+    box = page.get_by_role("slider", name="Out", exact=True).bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + 20
+    page.locator("#q").focus()
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x - 20, y, steps=5)
+    page.mouse.up()
+    end_s = seconds_in(page.url, "e")
+    page.keyboard.press("Home")
+    until(page, f"{TIMECODE} === '00:00:00:00'")
+    assert seconds_in(page.url, "e") == end_s
+
+
 def test_the_handles_of_a_moment_of_one_frame_are_apart_and_inside_the_axis(visit):
     page = open_sea(visit)
     page.keyboard.press("End")

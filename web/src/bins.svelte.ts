@@ -4,14 +4,14 @@ import { untrack } from 'svelte'
 import * as api from './api'
 import { changes } from './changes'
 import type { BinJson, BinMomentJson, BinSummary, Span } from './service'
-import { session, type Open } from './session.svelte'
+import { session } from './session.svelte'
 import { forget, remember, remembered, stored } from './storage'
 
 export type BinMoment = BinMomentJson
 /** A moment to add. */
 type NewMoment = Pick<BinMoment, 'video_id' | 'video' | 'start_s' | 'end_s'> & { sentence?: string }
 /** A trim of the open moment. */
-interface EdgeChange { open: Open; before: Span; after: Span }
+interface Trim { video_id: string; before: Span; after: Span }
 /** `key` names the bin in this page, also before it is stored and while it is deleted. No id: not stored yet. */
 interface Bin { key: string; bin_id: string; name: string; moments: BinMoment[] }
 
@@ -161,16 +161,16 @@ class Bins {
     this.#change('', (bin) => (bin.moments[index].note = note))
   }
 
-  #change(text: string, change: (bin: Bin) => void, { before, edges }: { before?: BinMoment[]; edges?: EdgeChange } = {}): void {
+  #change(text: string, change: (bin: Bin) => void, { before, trim }: { before?: BinMoment[]; trim?: Trim } = {}): void {
     const now = $state.snapshot(this.bin)
     const past = before ? { ...now, moments: before } : now
     change(this.bin)
     const next = $state.snapshot(this.bin)
-    const go = (bin: Bin, to?: Span) => {
+    const go = (bin: Bin, from?: Span, to?: Span) => {
       this.#restore(bin)
-      if (to) session.setEdges(edges!.open, to)
+      if (from && to) session.setEdges(trim!.video_id, from, to)
     }
-    changes.add({ undo: () => go(past, edges?.before), redo: () => go(next, edges?.after) })
+    changes.add({ undo: () => go(past, trim?.after, trim?.before), redo: () => go(next, trim?.before, trim?.after) })
     if (text) this.#tell(text)
     this.#store()
   }
@@ -274,18 +274,19 @@ class Bins {
     this.played = null
     if (moment && (await session.view(moment))) this.#opened = untrack(() => session.open)
   }
-  /** Record that the edges of the open moment were moved. If it was opened from the bin, the bin gets them too. */
+  /** Record that the edges of the open moment were moved. The bin gets them if it was opened there, else the results. */
   recordTrim(before: Span): void {
     const open = session.open!
-    const after = { start_s: open.start_s, end_s: open.end_s }
+    const { video_id, start_s, end_s } = open
+    const after = { start_s, end_s }
     if (after.start_s === before.start_s && after.end_s === before.end_s) return
     const index = this.#opened === open ? this.moments.findIndex((moment) => isSame(moment, { ...open, ...before })) : -1
     if (index >= 0) {
-      this.#change('', (bin) => Object.assign(bin.moments[index], after), { edges: { open, before, after } })
+      this.#change('', (bin) => Object.assign(bin.moments[index], after), { trim: { video_id, before, after } })
       return
     }
-    const isPossible = () => session.open === open
-    changes.add({ isPossible, undo: () => session.setEdges(open, before), redo: () => session.setEdges(open, after) })
+    session.setEdges(video_id, before, after)
+    changes.add({ undo: () => session.setEdges(video_id, after, before), redo: () => session.setEdges(video_id, before, after) })
   }
   /** Play all moments, one after another. */
   async playAll(index = 0): Promise<void> {
@@ -296,7 +297,7 @@ class Bins {
     const isFound = await session.view(moment)
     this.#isSwitching = false
     if (!isFound) return this.playAll(index + 1) // the video is no longer in the library
-    this.#playing = untrack(() => session.open)
+    this.#opened = this.#playing = untrack(() => session.open)
   }
   /** Whether "Play all" runs: it ends when another moment is opened. */
   get isPlayingAll(): boolean {

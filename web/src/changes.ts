@@ -1,9 +1,9 @@
 // Changes that can be undone and redone: of bins, and of the edges of the open moment.
 
+/** Both functions return false if there is nothing left to change; then the step is skipped. */
 interface Step {
-  undo: () => void
-  redo?: () => void
-  isPossible?: () => boolean // whether it can be undone or redone now; otherwise the step is skipped
+  undo: () => boolean | void
+  redo?: () => boolean | void
 }
 
 const MAX_STEPS = 50
@@ -13,7 +13,7 @@ class Changes {
   #future: Step[] = [] // the last one first to redo
 
   get canRedo(): boolean {
-    return this.#future.some(isPossible)
+    return this.#future.length > 0
   }
   /** Record a change that was made. */
   add(step: Step): void {
@@ -23,28 +23,23 @@ class Changes {
   }
   /** Undo the last change. Returns whether there was one. */
   undo(): boolean {
-    const step = takeLast(this.#past)
-    if (!step) return false
-    step.undo()
-    if (step.redo) this.#future.push(step)
-    else this.#future = []
-    return true
+    for (let step = this.#past.pop(); step; step = this.#past.pop()) {
+      if (step.undo() === false) continue
+      if (step.redo) this.#future.push(step)
+      else this.#future = []
+      return true
+    }
+    return false
   }
   /** Make the change again that was undone last. Returns whether there was one. */
   redo(): boolean {
-    const step = takeLast(this.#future)
-    if (!step) return false
-    step.redo!()
-    this.#past.push(step)
-    return true
+    for (let step = this.#future.pop(); step; step = this.#future.pop()) {
+      if (step.redo!() === false) continue
+      this.#past.push(step)
+      return true
+    }
+    return false
   }
-}
-
-const isPossible = (step: Step) => step.isPossible?.() ?? true
-
-function takeLast(steps: Step[]): Step | undefined {
-  for (let step = steps.pop(); step; step = steps.pop()) if (isPossible(step)) return step
-  return undefined
 }
 
 export const changes = new Changes()

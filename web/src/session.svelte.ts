@@ -24,7 +24,7 @@ import {
 export interface Open extends Span { video_id: string; video: string; duration_s: number; from_s: number; atCut: Edges; sentence: string }
 type Edge = 'start_s' | 'end_s'
 type Edges = Partial<Record<Edge, boolean>>
-/** A moment whose edges may have been moved to exact cuts. */
+/** A moment. It has `atCut` once its edges were moved, to exact cuts or by a trim. */
 type ShownMoment = MomentJson & { atCut?: Edges }
 /** The effect on the browser's history: a new entry, a draft entry, a finished draft, or no entry. */
 type Change = 'new' | 'typed' | 'submitted' | 'small'
@@ -450,12 +450,13 @@ class Session {
     this.judged = null
     this.pair = video.then ? [span, video.then[moment]] : null
     const { video_id, duration_s } = video
-    const { start_s, end_s, peak_s, atCut = {} } = span
-    this.open = { video_id, video: video.video, duration_s, start_s, end_s, from_s: this.hasQuery ? peak_s : start_s, atCut, sentence: this.foundBy }
+    const { start_s, end_s, peak_s, atCut } = span
+    const from_s = this.hasQuery && peak_s >= start_s && peak_s < end_s ? peak_s : start_s // a trim may have cut off the peak
+    this.open = { video_id, video: video.video, duration_s, start_s, end_s, from_s, atCut: atCut ?? {}, sentence: this.foundBy }
     this.inContext = false
     this.lost = ''
     this.write(change)
-    this.snapped = this.hasQuery ? this.#snap(span, this.open) : Promise.resolve()
+    this.snapped = this.hasQuery && !atCut ? this.#snap(span, this.open) : Promise.resolve()
   }
   /** Open a moment of any video. Returns whether the library has the video. */
   async view({ video_id, start_s, end_s }: Span & { video_id: string }): Promise<boolean> {
@@ -487,9 +488,11 @@ class Session {
     const { start_s, end_s } = span
     const exact = await api.edges(open.video_id, span, !!passageOf(span)).catch(() => null) // a video that cannot be read keeps its edges
     if (!exact || (exact.start_s === start_s && exact.end_s === end_s)) return
+    const isUnmoved = (place: Span) => place.start_s === start_s && place.end_s === end_s
+    if (!isUnmoved(open)) return
     const atCut = { start_s: exact.start_s !== start_s, end_s: exact.end_s !== end_s }
-    Object.assign(span, exact, { atCut, peak_s: Math.min(exact.end_s, Math.max(exact.start_s, span.peak_s)) })
-    if (open.start_s !== start_s || open.end_s !== end_s) return
+    const peak_s = Math.min(exact.end_s, Math.max(exact.start_s, span.peak_s))
+    if (isUnmoved(span)) Object.assign(span, exact, { atCut, peak_s })
     Object.assign(open, exact, { atCut })
     if (this.open === open) this.write('small')
   }
@@ -524,11 +527,15 @@ class Session {
     open.atCut[edge] = false
     this.write('small')
   }
-  /** Set both edges of a moment if it is open. */
-  setEdges(open: Open, { start_s, end_s }: Span): void {
-    if (this.open !== open) return
-    Object.assign(open, { start_s, end_s, atCut: {} })
+  /** Move both edges of a moment, where it is open and in the results. Returns whether there is one with these edges. */
+  setEdges(video_id: string, from: Span, { start_s, end_s }: Span): boolean {
+    const hits = this.hits.filter((hit) => hit.video_id === video_id)
+    const listed: Span[] = hits.flatMap((hit) => [...hit.moments, ...(this.best[video_id]?.moments ?? [])])
+    const places = this.open?.video_id === video_id ? [...listed, this.open] : listed
+    const moved = places.filter((place) => place.start_s === from.start_s && place.end_s === from.end_s)
+    for (const place of moved) Object.assign(place, { start_s, end_s, atCut: {} })
     this.write('small')
+    return moved.length > 0
   }
   /** Select the moment `by` steps away, across videos. */
   step(by: number): void {
