@@ -44,7 +44,9 @@ def test_frames_of_a_file_are_counted_at_its_own_rate_if_editors_round_that_rate
 def test_a_timeline_at_another_rate_shows_no_frame_outside_the_moment(rate, timeline, first):
     own = Fraction(rate)
     last = first + math.ceil(own)
-    moment = ExportedMoment(Path("a.mov"), float(first / own), float((last + 1) / own), duration_s=1000, timing=Timing(rate))
+    moment = ExportedMoment(
+        Path("a.mov"), float(first / own), float((last + 1) / own), duration_s=1000, timing=Timing(rate)
+    )
     (cut,) = cuts([moment], RATES[timeline])
     shown = [math.floor(frame / cut.rate * own) for frame in range(cut.source_in, cut.source_out)]
     step = max(1, own / cut.rate)  # frames of the file that one frame of the timeline replaces

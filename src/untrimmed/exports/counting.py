@@ -235,7 +235,7 @@ def _editors_rate(timing: Timing) -> Fraction | None:
 
 
 def _timeline_frame(time_s: float, timing: Timing, rate: Fraction) -> int:
-    """Return the first frame of a timeline, at `rate`, that shows no frame of the file from before a time in seconds."""
+    """Return the first frame of a timeline, at `rate`, that shows no frame of the file from before a time."""
     own = Fraction(timing.frame_rate)
     start_s = Fraction(time_s) - _ROUNDING_S if timing.has_variable_rate else nearest_frame(time_s, own) / own
     return max(0, math.ceil(start_s * rate))
