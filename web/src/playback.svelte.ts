@@ -21,6 +21,7 @@ export class Playback {
   loop: () => Loop | null = () => null // the span to repeat; null plays to the end of the video
   onEnd = (): boolean => false // called at the end of the loop; if it returns true, the loop is not repeated
   #video: HTMLVideoElement | null = null
+  #isPart = false // the video goes on after the media of the element
   #offset_s = 0 // time of the file at which the element's media begins; negative if its sound begins before its picture
   #shown_s: number | null = null // when the frame on screen begins, in the time of the element; null if this is unknown
   #target_s: number | null = null // where to seek once the current seek has ended
@@ -34,12 +35,14 @@ export class Playback {
 
   /** Control a video element whose media begins at `offset_s` of the file. It plays if the previous element was playing.
    *
+   * If the media is only a part of the video, its end is not the end of the loop.
    * Returns a function that releases the element.
    */
-  attach(video: HTMLVideoElement, offset_s = 0): () => void {
+  attach(video: HTMLVideoElement, offset_s = 0, isPart = false): () => void {
     if (offset_s < 0) this.seek(this.time_s) // the start of the picture may have become known during playback
     this.#video = video
     this.#offset_s = offset_s
+    this.#isPart = isPart
     this.#shown_s = null
     video.muted = this.isMuted
     this.status = 'loading'
@@ -144,7 +147,7 @@ export class Playback {
       this.seek(to_s)
       if (to_s >= this.#offset_s) this.#land(video)
       if (to_s <= 0) this.pause()
-    } else if ((video.ended && this.#shouldRun) || (loop && !video.paused && at_s >= loop.end_s)) {
+    } else if ((video.ended && this.#shouldRun && !this.#isPart) || (loop && !video.paused && at_s >= loop.end_s)) {
       if (this.onEnd() || !loop) return
       this.seek(loop.start_s) // may be before the media of this element
       if (loop.start_s >= this.#offset_s) this.#land(video)

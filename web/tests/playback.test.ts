@@ -81,3 +81,23 @@ it.each([-1, -2, -8])('plays backwards at %d times the speed if each seek takes 
   for (let i = 0; i < 3600; i++) refresh()
   expect([video.currentTime, playback.isRunning]).toEqual([0, false])
 })
+
+it('does not end a loop where a part of the video ends', async () => {
+  let tick: FrameRequestCallback = () => {}
+  vi.stubGlobal('requestAnimationFrame', (next: FrameRequestCallback) => (tick = next))
+  vi.stubGlobal('cancelAnimationFrame', () => {})
+  const { Playback } = await import('../src/playback.svelte')
+  const ends: number[] = []
+  for (const isPart of [true, false]) {
+    const playback = new Playback()
+    playback.loop = () => ({ start_s: 10, end_s: 1000 })
+    playback.onEnd = () => (ends.push(playback.time_s), true)
+    const video = element(590)
+    playback.attach(asVideo(video), 10, isPart)
+    playback.play()
+    tick(0)
+    Object.assign(video, { ended: true, paused: true })
+    tick(20)
+    expect(ends).toEqual(isPart ? [] : [600])
+  }
+})

@@ -4,6 +4,8 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Annotated
 
+import anyio
+import anyio.to_thread
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import FileResponse, Response
 from starlette.responses import StreamingResponse
@@ -39,7 +41,8 @@ class _RenderingResponse(StreamingResponse):
         except VideoError as error:
             log.warning("a proxy is incomplete: %s", error)
         finally:  # also if the client disconnects
-            self._proxies.leave(self._rendering)
+            with anyio.CancelScope(shield=True):  # in a thread, because another thread may be hashing a proxy
+                await anyio.to_thread.run_sync(self._proxies.leave, self._rendering)
 
 
 @router.get(
