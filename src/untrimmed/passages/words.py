@@ -22,8 +22,11 @@ _APOSTROPHES = "'’‘`´＇ʼʻ"
 _LETTER = rf"(?:(?![{_UNSPACED}{_APOSTROPHES}])[^\W_]\0*)"
 # In French and Italian, a shortened word and an apostrophe may precede a word: l'homme, dell'acqua. Both can be found.
 _ELIDED = r"(?<![^\W_])(?i:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu|all|coll|dall|dell|nell|quell|sull|un)"
+# a number with a separator before each three digits, such as 40,000 or 1.250.000; it is found without separators, too
+_NUMBER_SEPARATOR = "[.,'’\u00a0\u202f]"
+_NUMBER = rf"(?<![^\W_])(?<!\d[.,])\d{{1,3}}(?:{_NUMBER_SEPARATOR}\d{{3}})+(?![^\W_])"
 _WORD = re.compile(
-    rf"[{_UNSPACED}]\0*|{_ELIDED}(?=[{_APOSTROPHES}](?![sS]\b){_LETTER})|{_LETTER}+(?:[{_APOSTROPHES}]{_LETTER}+)*"
+    rf"{_NUMBER}|[{_UNSPACED}]\0*|{_ELIDED}(?=[{_APOSTROPHES}](?![sS]\b){_LETTER})|{_LETTER}+(?:[{_APOSTROPHES}]{_LETTER}+)*"
 )
 _MARKS = {"Mn", "Mc", "Me", "Cf"}  # categories of marks (accents, vowel signs) and of invisible characters in words
 # Marks that do not change a word: accents of Latin, Greek and Cyrillic, Hebrew points, Arabic harakat, and variation
@@ -46,7 +49,7 @@ _POSSESSIVE = re.compile(rf"(?<=[^\W\d_])[{_APOSTROPHES}][sS]$")
 # Words that are not a possessive with 's: let's. They are often written without an apostrophe.
 _CONTRACTED = {"he", "here", "how", "it", "let", "she", "that", "there", "what", "when", "where", "who", "why"}
 _WHOLE_TEXT = 0.95  # strength of a passage that contains the whole text of the query, word for word
-WORDS_VERSION = 5  # increased whenever `indexed_text` changes; `untrimmed index` then updates the index of words
+WORDS_VERSION = 6  # increased whenever `indexed_text` changes; `untrimmed index` then updates the index of words
 MAX_WORD = 40  # longer words are truncated, in the index and in queries
 
 
@@ -66,6 +69,8 @@ def words_of(text: str) -> list[TextWord]:
     ['dont', 'panic', 'cafe', 'owner']
     >>> [word.form for word in words_of("l'étang de l’ami")]
     ['l', 'etang', 'de', 'l', 'ami']
+    >>> [word.form for word in words_of("40,000 men, 3.14 or 1.250.000,50")]
+    ['40000', 'men', '3', '14', 'or', '1250000', '50']
     """
     words = []
     for match in _WORD.finditer(_without_marks(text)):
@@ -89,6 +94,8 @@ def folded(word: str) -> str:
     >>> folded("Wałęsa"), folded("Smørrebrød"), folded("Œuvre"), folded("don`t"), folded("Пʼять")
     ('walesa', 'smorrebrod', 'oeuvre', 'dont', 'пять')
     """
+    if word[0].isdigit():
+        word = re.sub(rf"(?<=\d){_NUMBER_SEPARATOR}(?=\d)", "", word)
     owner = _POSSESSIVE.sub("", word)
     if owner.lower() not in _CONTRACTED:
         word = owner
