@@ -79,3 +79,13 @@ def test_an_unknown_method_or_attachment_leads_to_the_import_option(method, worl
     train = ("train", method, "--data", "mine", "--root", world / "data", "--out", world / "run")
     assert "--import" in refusal(*train)
     assert "--import" not in refusal(*train, "--import", world / "code" / "diary_losses.py")
+
+
+def test_a_missing_file_in_outside_code_keeps_its_traceback(world, typed):
+    code = world / "code" / "late.py"
+    code.write_text("def late(progress):\n    if progress.epoch:\n        open('/nowhere/negatives.npy')\n")
+    data = ("--data", "mine", "--root", world / "data", "--import", world / "code" / "diary.py")
+    train = ("train", "diary_frames", *data, "--out", world / "run", "model.dim=8", "train.epochs=2", "weights.nce=1.0")
+    with pytest.raises(FileNotFoundError) as stop:
+        typed(*train, "--callback", f"{code}:late")
+    assert "late failed" in stop.value.__notes__[-1]

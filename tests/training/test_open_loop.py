@@ -392,6 +392,10 @@ def not_a_number(validation):
     return math.nan
 
 
+def unknown_metric(validation):
+    return validation.metrics["R@7"]
+
+
 class Interruption(BaseException):
     """Ends a run like a kill."""
 
@@ -516,6 +520,11 @@ def test_wrong_choices_are_refused_before_anything_is_written(settings, error, w
 def test_a_metric_that_is_no_number_is_refused(run_with):
     with refused(ConfigError, "train.select_by", "nan"):
         run_with(select_by=not_a_number)
+
+
+def test_a_metric_that_does_not_exist_is_named_with_those_that_do(run_with):
+    with refused(UnknownNameError, "train.select_by", "'R@7'", "'R@5'", "SumR"):
+        run_with(select_by=unknown_metric)
 
 
 def test_other_choices_do_not_continue_a_run(run_with):

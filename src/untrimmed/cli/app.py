@@ -182,7 +182,7 @@ def main() -> None:
             raise
         _end(reason)
     except OSError as error:
-        if error.filename is None:
+        if error.filename is None or hasattr(error, "__notes__"):  # the note names the user's own function that failed
             raise
         _end(f"{error.filename}: {error.strerror}; {_OS_ADVICE.get(error.errno or 0, 'check the path')}")
     except SystemExit as stop:  # typer raises it after Ctrl-C, and with code 1 after a closed pipe

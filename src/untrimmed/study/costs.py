@@ -41,7 +41,9 @@ class Stepper:
     def step(self, batch: TrainingBatch) -> float:
         """Train one step with all losses active, and return the processor time of the step in seconds."""
         start_s = time.process_time()
-        terms = self.model(batch, draws=Draws(hard_pool=1), epoch=self.preset.train.epochs, encode=self.encode)
+        terms = self.model(
+            batch, draws=Draws(hard_pool=1), epoch=self.preset.train.epochs, encode=self.encode, is_rehearsal=True
+        )
         loss = total_loss(terms, self.weights)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()

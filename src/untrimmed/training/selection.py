@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from untrimmed.errors import ConfigError
+from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.evaluation import events, recall
 from untrimmed.presets.settings import TrainSettings
 from untrimmed.running.opened import OpenedModel
@@ -44,8 +44,16 @@ def choose_metric(train: TrainSettings) -> Callable[[Validation], Any] | None:
 
 
 def selection_by(metric: Callable[[Validation], Any], validation: Validation) -> float:
-    """Return the value of a metric function; raises ConfigError if the value is not a finite number."""
-    value = metric(validation)
+    """Return the value of a metric function.
+
+    Raises: ConfigError if the value is not a finite number, or if the function uses a metric that does not exist.
+    """
+    try:
+        value = metric(validation)
+    except KeyError as error:
+        if not isinstance(name := error.args[0], str) or name in validation.metrics:
+            raise
+        raise UnknownNameError.among("metric in train.select_by", name, validation.metrics) from error
     if not isinstance(value, int | float | np.number) or not math.isfinite(value):
         raise ConfigError(f"train.select_by returned {value!r}, expected a finite number; correct the function")
     return float(value)
