@@ -77,6 +77,23 @@ def test_a_line_that_is_unreadable_once_stays_one_passage():
     assert read(pictures, [0] * 4 + [1] * 4 + [2] * 6)[0] == [("Budget cuts", 0, 7)]
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [("Chapter 1", "Chapter 2", "Chapter 3"), ("Prices are rising", "Prices are falling"), ("Monday", "Sunday")],
+)
+def test_similar_lines_in_one_place_are_different_passages(texts):
+    pictures = {number: [(text, MIDDLE)] for number, text in enumerate(texts)}
+    numbers = [number for number in pictures for _ in range(8)]
+    lines = read(pictures, numbers)[0]
+    assert [text for text, *_ in lines] == list(texts)
+    assert [end_s - start_s for _, start_s, end_s in lines] == pytest.approx([4] * len(texts), abs=0.5)
+
+
+def test_a_line_that_returns_later_is_a_new_passage():
+    lines = read({0: DAY, 1: []}, [0] * 8 + [1] * 40 + [0] * 8)[0]
+    assert lines == [("Budget cuts", 0, 3.75), ("Budget cuts", 23.75, 28)]
+
+
 def test_lines_below_one_another_are_one_passage_if_they_are_shown_together():
     two = [("The second half", BOTTOM), ("of a sentence", TOP), ("is below the first", MIDDLE)]
     texts = [text for text, *_ in read({0: two}, [0] * 4)[0]]

@@ -8,6 +8,7 @@ or disappears between two readings, the line's box is read in some of the frames
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
@@ -49,10 +50,14 @@ _MIN_CONFIDENCE = 0.8
 _MIN_LETTERS = 2
 _SAME_TEXT = 0.8  # smallest similarity of two readings of a line that has moved
 _SAME_PLACE_TEXT = 0.6  # smallest similarity of two readings of a line in the same place
+_SAME_WORD = 0.7  # smallest similarity of two readings of a word
+_MAX_UNREAD_S = 5.0  # a line that was not read for longer is a new line
 _MIN_OVERLAP = 0.5  # smallest intersection over union of two boxes in the same place
 _MARGIN = 0.15  # margin on each side of a line's box when it is read, as a share of the line's height
 _SAME_TIME_S = 0.3  # lines below one another are one passage if their times differ by at most this
 _MAX_LINE_GAP = 0.8  # largest distance between two such lines, as a share of the height of a line
+
+_CONFUSED = str.maketrans("01i|!", "ollll")  # characters that are often taken for others
 
 Frame = UInt8[np.ndarray, "_ _ 3"]  # any size, because parts of frames are also read
 
@@ -203,7 +208,8 @@ class _Screen:
         ended = []
         for track in self.tracks:
             best = max(lines, key=lambda line: _similarity(line, track.latest), default=None)
-            if best is not None and _is_same(best, track.latest):
+            is_recent = track.end_s is None or time_s - track.end_s <= _MAX_UNREAD_S
+            if best is not None and is_recent and _is_same(best, track.latest):
                 lines.remove(best)
                 track.latest = best
                 track.end_s = None
@@ -233,7 +239,7 @@ class _Screen:
         while high - low > 1:
             middle = (low + high) // 2
             text = self.reader.text(_crop(frames[middle][1], line.box))
-            if (_ratio(text, line.text) >= _SAME_PLACE_TEXT) == is_start:
+            if _is_same_text(text, line.text, _SAME_PLACE_TEXT) == is_start:
                 high = middle
             else:
                 low = middle
@@ -324,9 +330,31 @@ def _similarity(first: ScreenLine, second: ScreenLine) -> float:
 
 def _is_same(first: ScreenLine, second: ScreenLine) -> bool:
     """Whether two readings are of the same line. If the boxes overlap, the texts may be less similar."""
-    ratio = _ratio(first.text, second.text)
     is_in_place = _overlap(first.box, second.box) >= _MIN_OVERLAP
-    return ratio >= _SAME_TEXT or (is_in_place and ratio >= _SAME_PLACE_TEXT)
+    return _is_same_text(first.text, second.text, _SAME_PLACE_TEXT if is_in_place else _SAME_TEXT)
+
+
+def _is_same_text(first: str, second: str, least: float) -> bool:
+    """Whether two texts are readings of the same line: in a new line, at least one word or number is another one.
+
+    >>> others = "Prlces are rising", "Prices are falling", "Prices are ri"
+    >>> [_is_same_text("Prices are rising", other, 0.6) for other in others]
+    [True, False, True]
+    >>> _is_same_text("Chapter 1", "Chapter 2", 0.6), _is_same_text("Chapter 1", "Chapter l", 0.6)
+    (False, True)
+    """
+    if _ratio(first, second) < least:
+        return False
+    words, others = (text.casefold().translate(_CONFUSED).split() for text in (first, second))
+    if len(words) != len(others):  # blanks were read differently, or a part of the line is hidden
+        words, others = ["".join(words)], ["".join(others)]
+    return all(map(_is_same_word, words, others))
+
+
+def _is_same_word(first: str, second: str) -> bool:
+    if re.search(r"\d", first + second):
+        return first == second
+    return first.startswith(second) or second.startswith(first) or _ratio(first, second) >= _SAME_WORD
 
 
 def _overlap(first: Sequence[float], second: Sequence[float]) -> float:

@@ -1,7 +1,8 @@
 """Split texts into words, for the full-text index, for exact phrases and to mark matches.
 
 Words are compared without case and accents. Vowel signs, such as those of Hindi, are letters. In scripts without blanks
-between words (Chinese, Japanese, Thai), each character counts as a word, so that an exact phrase can be found.
+between words (Chinese, Japanese, Thai), each character counts as a word, so that an exact phrase can be found. So does
+each syllable of Korean, because particles are attached to words.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 import itertools
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 _UNSPACED = (
-    r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    r"\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff"
     r"\U00020000-\U0003ffff"
 )
 # Files use several characters for an apostrophe inside a word. Some of them are letters (ʼ ʻ) or accents (` ´).
@@ -25,8 +26,9 @@ _ELIDED = r"(?<![^\W_])(?i:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu|all|coll|dal
 # a number with a separator before each three digits, such as 40,000 or 1.250.000; it is found without separators, too
 _NUMBER_SEPARATOR = "[.,'’\u00a0\u202f]"
 _NUMBER = rf"(?<![^\W_])(?<!\d[.,])\d{{1,3}}(?:{_NUMBER_SEPARATOR}\d{{3}})+(?![^\W_])"
+_SYLLABLE = r"[\u1100-\u115f][\u1160-\u11a7]?[\u11a8-\u11ff]?"  # of Korean, decomposed
 _WORD = re.compile(
-    rf"{_NUMBER}|[{_UNSPACED}]\0*|{_ELIDED}(?=[{_APOSTROPHES}](?![sS]\b){_LETTER})|{_LETTER}+(?:[{_APOSTROPHES}]{_LETTER}+)*"
+    rf"{_NUMBER}|{_SYLLABLE}|[{_UNSPACED}]\0*|{_ELIDED}(?=[{_APOSTROPHES}](?![sS]\b){_LETTER})|{_LETTER}+(?:[{_APOSTROPHES}]{_LETTER}+)*"
 )
 _MARKS = {"Mn", "Mc", "Me", "Cf"}  # categories of marks (accents, vowel signs) and of invisible characters in words
 # Marks that do not change a word: accents of Latin, Greek and Cyrillic, Hebrew points, Arabic harakat, and variation
@@ -48,6 +50,7 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 _POSSESSIVE = re.compile(rf"(?<=[^\W\d_])[{_APOSTROPHES}][sS]$")
 # Words that are not a possessive with 's: let's. They are often written without an apostrophe.
 _CONTRACTED = {"he", "here", "how", "it", "let", "she", "that", "there", "what", "when", "where", "who", "why"}
+_DIVISIONS = ("- ", "\u2010 ")  # between the parts of a word; lines and subtitles are joined with a blank
 _WHOLE_TEXT = 0.95  # strength of a passage that contains the whole text of the query, word for word
 WORDS_VERSION = 6  # increased whenever `indexed_text` changes; `untrimmed index` then updates the index of words
 MAX_WORD = 40  # longer words are truncated, in the index and in queries
@@ -77,6 +80,24 @@ def words_of(text: str) -> list[TextWord]:
         if form := folded(text[match.start() : match.end()]):
             words.append(TextWord(form, match.start(), match.end()))
     return words
+
+
+def readings_of(text: str) -> list[list[TextWord]]:
+    """Return the words of a text. If a hyphen may divide words at a line end, a second list has these words joined.
+
+    >>> [[word.form for word in words] for words in readings_of("new bud- get cuts")]
+    [['new', 'bud', 'get', 'cuts'], ['new', 'budget', 'cuts']]
+    """
+    words = words_of(text)
+    joined: list[TextWord] = []
+    for word in words:
+        part = joined[-1] if joined else word
+        is_divided = text[part.end : word.start] in _DIVISIONS and text[part.end - 1].isalpha()
+        if is_divided and text[word.start].islower():
+            joined[-1] = TextWord((part.form + word.form)[:MAX_WORD], part.start, word.end)
+        else:
+            joined.append(word)
+    return [words] if len(joined) == len(words) else [words, joined]
 
 
 def _without_marks(text: str) -> str:
@@ -114,7 +135,11 @@ def indexed_text(text: str) -> str:
     >>> indexed_text("Don't panic!")
     'dont panic'
     """
-    return " ".join(word.form for word in words_of(text))
+    return " | ".join(_forms(words) for words in readings_of(text))
+
+
+def _forms(words: Iterable[TextWord]) -> str:
+    return " ".join(word.form for word in words)
 
 
 @dataclass(frozen=True)
@@ -142,16 +167,19 @@ class TextQuery:
     def matches(self, text: str) -> list[TextWord]:
         """Return the words of a text that are in the query. Stop words are only returned as parts of exact phrases."""
         single = set(self.words)
-        words = words_of(text)
-        is_match = [word.form in single for word in words]
-        for start, count in self._phrase_starts(words):
-            is_match[start : start + count] = [True] * count
-        return list(itertools.compress(words, is_match))
+        found: set[TextWord] = set()
+        for words in readings_of(text):
+            is_match = [word.form in single for word in words]
+            for start, count in self._phrase_starts(words):
+                is_match[start : start + count] = [True] * count
+            found.update(itertools.compress(words, is_match))
+        return sorted(found, key=lambda word: word.start)
 
     def phrase_places(self, text: str) -> list[list[TextWord]]:
         """Return each occurrence of a phrase of the query in a text, in order: the words of the phrase."""
-        words = words_of(text)
-        return [words[start : start + count] for start, count in self._phrase_starts(words)]
+        return [
+            words[start : start + count] for words in readings_of(text) for start, count in self._phrase_starts(words)
+        ]
 
     def _phrase_starts(self, words: Sequence[TextWord]) -> list[tuple[int, int]]:
         """Return the position of the first word, and the number of words, of each occurrence of a phrase, in order."""
@@ -184,6 +212,6 @@ def words_strength(query: TextQuery, text: str) -> float:
     count = sum(f" {word} " in content for word in query.words)
     if not count:
         return 0.0
-    if len(query.words) > 1 and f" {indexed_text(query.text)} " in content:
+    if len(query.words) > 1 and f" {_forms(words_of(query.text))} " in content:
         return _WHOLE_TEXT
     return count / len(query.words) * float(1 - 0.5**count)

@@ -19,7 +19,7 @@ from untrimmed.span import Evidence, MatchedWord
 from untrimmed.types import TextFeatures
 
 PASSAGES_OF_VIDEO = 8
-_VIDEOS_OF_WORDS = 25  # the search for words returns at most this number times `per_video` passages
+_MAX_ROWS = 20_000  # largest number of passages that are found by words
 _PASSAGES_BY_MEANING = 3  # largest number of passages of a video that are found by meaning
 _LEAST_VIDEOS = 20
 _MAX_AMONG = 2000  # if there are more allowed videos, passages of other videos are removed after the search
@@ -157,25 +157,19 @@ def _in_mode(
     settings: FusionSettings,
     per_video: int,
 ) -> list[ScoredPassage]:
-    matches: dict[tuple[str, int], PassageMatch] = {}
-    num_of_video: dict[str, int] = {}
-    few = among if among is None or len(among) <= _MAX_AMONG else None
-    for match in view.table.search(part.query, mode, limit=_VIDEOS_OF_WORDS * per_video, among=few):
-        count = num_of_video.get(match.video_id, 0)
-        is_allowed = among is None or match.video_id in among
-        has_place = count < per_video and (count or len(num_of_video) < limit)
-        if match.reading_id in view.valid_readings and is_allowed and has_place:
-            num_of_video[match.video_id] = count + 1
-            matches[match.reading_id, match.number] = match
+    by_words = _by_words(view, part.query, mode, limit, among, per_video)
+    matches = {(match.reading_id, match.number): match for match in by_words}
     meanings: dict[tuple[str, int], float] = {}
     features = part.features
     corpus = view.corpus(mode) if features is not None and len(features.sentence) else None
     if features is not None and corpus is not None and len(corpus):
         prepared = corpus.prepare(features)
-        by_meaning = set()
+        by_meaning: set[str] = set()
         if not part.query.phrases:
             by_meaning = {video.video_id for video in prepared.rank(limit=limit, among=among)}
-        meanings, new = _meanings(view, prepared, {*num_of_video, *by_meaning}, by_meaning, settings)
+        meanings, new = _meanings(
+            view, prepared, {match.video_id for match in by_words} | by_meaning, by_meaning, settings
+        )
         for match in view.table.passages_at(new - matches.keys(), sorted(by_meaning)):
             matches[match.reading_id, match.number] = match
     return [
@@ -187,6 +181,29 @@ def _in_mode(
         )
         for place, match in matches.items()
     ]
+
+
+def _by_words(
+    view: PassagesView, query: TextQuery, mode: TextMode, limit: int, among: Collection[str] | None, per_video: int
+) -> list[PassageMatch]:
+    """Return up to `per_video` passages of each of the best `limit` videos by words."""
+    few = among if among is None or len(among) <= _MAX_AMONG else None
+    num_rows = per_video * min(limit, 25)
+    while True:
+        rows = view.table.search(query, mode, limit=num_rows, among=few)
+        num_of_video: dict[str, int] = {}
+        found = []
+        for match in rows:
+            count = num_of_video.get(match.video_id, 0)
+            is_allowed = among is None or match.video_id in among
+            has_place = count < per_video and (count or len(num_of_video) < limit)
+            if match.reading_id in view.valid_readings and is_allowed and has_place:
+                num_of_video[match.video_id] = count + 1
+                found.append(match)
+        # many passages of a few videos may have taken the places of other videos
+        if len(num_of_video) == limit or len(rows) < num_rows or num_rows >= _MAX_ROWS:
+            return found
+        num_rows = min(8 * num_rows, _MAX_ROWS)
 
 
 def _meanings(

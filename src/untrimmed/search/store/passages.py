@@ -117,16 +117,20 @@ class PassageTable(LanceTable):
         table = self._open_table()
         if table is None:
             return []
+        current = self._latest(table)
+        if self._version is None:
+            write_readings_copy(self.folder, table.version, current)
+        return current
+
+    def _latest(self, table: Any, condition: str = "true") -> list[StoredReading]:
+        """Return the latest reading of each source and video, of those that meet a condition."""
         with self._guarded("read"):
-            rows = table.to_table(columns=_WITHOUT_VECTOR, filter=f"number = {_MARK}")
+            rows = table.to_table(columns=_WITHOUT_VECTOR, filter=f"number = {_MARK} AND {condition}")
         readings = [_reading(row, self._checked(row, "content")) for row in rows.to_pylist()]
         latest: dict[tuple[str, str], StoredReading] = {}
         for reading in sorted(readings, key=lambda reading: (reading.read_at, reading.reading_id)):
             latest[reading.video_id, reading.source] = reading
-        current = list(latest.values())
-        if self._version is None:
-            write_readings_copy(self.folder, table.version, current)
-        return current
+        return list(latest.values())
 
     def read(self, video_ids: Sequence[str]) -> Iterator[PassageMatch]:
         """Return all passages of these videos, sorted by video, then by time."""
@@ -137,9 +141,12 @@ class PassageTable(LanceTable):
 
         Equal passages of several tracks are returned once.
         """
+        table = self._open_table()
+        if table is None:
+            return []
         modes = {
             reading.reading_id: reading.mode
-            for reading in self.readings()
+            for reading in self._latest(table, f"video_id = {_literal(record.video_id)}")
             if reading.content_hash == record.content_hash
         }
         passages = {
