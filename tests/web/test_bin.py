@@ -231,6 +231,52 @@ def test_undo_reaches_a_moment_of_the_bin_that_was_opened_again(visit):
     assert moments_in_bin(page)[1]["end_s"] == pytest.approx(before_s - 3 * step_s, abs=0.001)
 
 
+def test_a_trim_reaches_the_bin_after_a_moment_was_added_and_after_a_reload(visit):
+    page = visit("?q=white")
+    page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
+    is_known = "document.querySelector('output[aria-label=Timecode]').textContent.length === 11"
+    until(page, is_known)
+    page.get_by_role("button", name="Add to bin").click()
+    until(page, f"document.querySelectorAll('{ITEMS}').length === 1")
+    end_s = seconds_in(page.url, "e")
+    page.keyboard.press("}")
+    until_stored_end(page, end_s - 1 / 25)
+    page.reload()
+    until(page, f"document.querySelector('{ITEMS}')?.classList.contains('open')")
+    until(page, is_known)
+    page.keyboard.press("}")
+    until_stored_end(page, end_s - 2 / 25)
+
+
+def until_stored_end(page, end_s):
+    deadline = time.monotonic() + 20
+    while (stored := moments_in_bin(page)[0]["end_s"]) != pytest.approx(end_s, abs=0.001):
+        assert time.monotonic() < deadline, (stored, end_s)
+        page.wait_for_timeout(50)
+
+
+def test_of_two_equal_moments_the_opened_one_is_edited(visit):
+    page = with_three(visit)
+    until_saved(page)
+    stored = moments_in_bin(page)
+    (item,) = page.request.get(page.url.split("?")[0] + "api/bins").json()["bins"]
+    equal = [stored[0], stored[1], stored[1]]
+    keys = ("video_id", "start_s", "end_s", "note", "sentence")
+    moments = [{key: moment[key] for key in keys} for moment in equal]
+    changed = {"name": "Bin", "moments": moments, "version": item["version"]}
+    answer = page.request.put(f"{page.url.split('?')[0]}api/bins/{item['bin_id']}", data=changed)
+    assert answer.ok, answer.text()
+    page.reload()
+    until(page, f"document.querySelectorAll('{ITEMS}').length === 3")
+    page.locator(ITEMS).nth(2).click()
+    until(page, f"document.querySelectorAll('{ITEMS}')[2].classList.contains('open')")
+    page.get_by_label("Note", exact=True).fill("third")
+    page.get_by_label("Note", exact=True).press("Enter")
+    until(page, f"document.querySelectorAll('{ITEMS}')[2].title.includes('third')")
+    until_saved(page)
+    assert [moment["note"] == "third" for moment in moments_in_bin(page)] == [False, False, True]
+
+
 def test_a_frame_rate_is_chosen_for_one_bin_and_an_edit_list_needs_the_rate_of_the_clips(visit):
     page = visit("?q=white")
     page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()  # 25 frames per second

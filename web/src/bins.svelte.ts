@@ -21,7 +21,10 @@ const NAME = 'Bin'
 const NOTICE_MS = 8000
 const RETRY_MS = 2000
 
-const isSame = (a: NewMoment, b: NewMoment) => a.video_id === b.video_id && a.start_s === b.start_s && a.end_s === b.end_s
+const ROUNDING_S = 1e-5 // the page's address has microseconds
+const isNear = (a_s: number, b_s: number) => Math.abs(a_s - b_s) < ROUNDING_S
+type Place = Span & { video_id: string }
+const isSame = (a: Place, b: Place) => a.video_id === b.video_id && isNear(a.start_s, b.start_s) && isNear(a.end_s, b.end_s)
 
 class Bins {
   all = $state<BinSummary[]>([])
@@ -30,7 +33,7 @@ class Bins {
   isSaving = $state(false)
   notice = $state<{ text: string; offer: 'Undo' | 'Redo' | null } | null>(null)
   played = $state<number | null>(null) // place of the moment that "Play all" plays
-  #opened: unknown = null // the open moment, if it was opened from the bin
+  #openedAt = $state(-1) // the place in the bin from which a moment was opened last
   #playing: unknown = null // the open moment, while it is that of "Play all"
   #versions = new Map<string, string>() // of bins that this page has read or stored, by id
   #isSwitching = false // to the next moment of "Play all"
@@ -50,8 +53,12 @@ class Bins {
   }
   /** The place of the open moment in the bin, or -1. */
   get place(): number {
-    const { open } = session
-    return open ? this.moments.findIndex((moment) => isSame(moment, open)) : -1
+    return session.open ? this.#placeOf(session.open) : -1
+  }
+  /** The place of a moment. Of equal moments, the one that was opened last counts. */
+  #placeOf(place: Place): number {
+    const opened = this.moments[this.#openedAt]
+    return opened && isSame(opened, place) ? this.#openedAt : this.moments.findIndex((moment) => isSame(moment, place))
   }
 
   /** Read the bins of the library, and store the bin that this browser kept before. */
@@ -261,7 +268,7 @@ class Bins {
   async #reread(bin: Bin, bin_id: string): Promise<void> {
     const read = await api.bin(bin_id)
     const own = $state.snapshot(this.#unsaved.get(bin.key) ?? bin)
-    changes.add({ undo: () => this.#restore(own) })
+    changes.add({ undo: () => this.#restore(own), redo: () => this.#restore({ key: bin.key, ...read }) })
     this.#unsaved.delete(bin.key)
     this.#versions.set(bin_id, read.version)
     if (this.bin.key === bin.key) this.#show(read)
@@ -272,20 +279,19 @@ class Bins {
   async open(index: number): Promise<void> {
     const moment = this.moments[index]
     this.played = null
-    if (moment && (await session.view(moment))) this.#opened = untrack(() => session.open)
+    if (moment && (await session.view(moment))) this.#openedAt = index
   }
-  /** Record that the edges of the open moment were moved. The bin gets them if it was opened there, else the results. */
+  /** Record that the edges of the open moment were moved. The results and the bin get them, too. */
   recordTrim(before: Span): void {
-    const open = session.open!
-    const { video_id, start_s, end_s } = open
+    const { video_id, start_s, end_s } = session.open!
     const after = { start_s, end_s }
     if (after.start_s === before.start_s && after.end_s === before.end_s) return
-    const index = this.#opened === open ? this.moments.findIndex((moment) => isSame(moment, { ...open, ...before })) : -1
+    const index = this.#placeOf({ video_id, ...before })
+    session.setEdges(video_id, before, after)
     if (index >= 0) {
       this.#change('', (bin) => Object.assign(bin.moments[index], after), { trim: { video_id, before, after } })
       return
     }
-    session.setEdges(video_id, before, after)
     changes.add({ undo: () => session.setEdges(video_id, after, before), redo: () => session.setEdges(video_id, before, after) })
   }
   /** Play all moments, one after another. */
@@ -297,7 +303,8 @@ class Bins {
     const isFound = await session.view(moment)
     this.#isSwitching = false
     if (!isFound) return this.playAll(index + 1) // the video is no longer in the library
-    this.#opened = this.#playing = untrack(() => session.open)
+    this.#openedAt = index
+    this.#playing = untrack(() => session.open)
   }
   /** Whether "Play all" runs: it ends when another moment is opened. */
   get isPlayingAll(): boolean {

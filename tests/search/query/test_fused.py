@@ -363,3 +363,35 @@ def test_a_cue_that_repeats_a_word_very_often_is_searched_as_fast_as_another(tmp
         assert len(hit.moments[0].evidence[0].words) == count
         counts.append(len(calls))
     assert counts[0] == counts[1]
+
+
+@pytest.fixture
+def crowd(tmp_path, monkeypatch):
+    """A library in which 60 videos say a word in short cues, one of them 300 times, and a green one in a longer cue."""
+    use_encoder(monkeypatch, ColourEncoder())
+    (tmp_path / "films").mkdir()
+    write_clip(tmp_path / "films" / "target.mp4", ["green"])
+    (tmp_path / "films" / "target.srt").write_text("1\n00:00:00,000 --> 00:00:01,500\nNow we see the zorblax again.\n")
+    for number in range(60):
+        write_clip(tmp_path / "films" / f"{number:02}.mp4", ["red", "blue"], size=(64, 32 + 2 * number))
+            ["red", "white" if number % 2 else "blue"],
+            size=(64, 32 + 2 * number),
+        )
+        count = 300 if number == 0 else 1
+        cues = (f"{cue}\n00:00:00,{3 * cue:03} --> 00:00:00,{3 * cue + 2:03}\nZorblax.\n" for cue in range(count))
+        (tmp_path / "films" / f"{number:02}.srt").write_text("\n".join(cues))
+    library = untrimmed.open(tmp_path / "library")
+    library.index(tmp_path / "films")
+    return library
+
+
+def test_many_short_matches_hide_no_other_video(crowd):
+    found = names(crowd.search(Query("zorblax", modes=("said",)), limit=100))
+    assert len(found) == 61
+    assert "target" in found
+
+
+@pytest.mark.parametrize("limit", [1, 10, 40])
+def test_the_picture_decides_among_all_videos_with_a_required_text(crowd, limit):
+    assert names(crowd.search(Query("green", said="zorblax"), limit=limit))[0] == "target"
+    assert names(crowd.search('green "zorblax"', limit=limit))[0] == "target"
