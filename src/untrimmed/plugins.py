@@ -142,10 +142,16 @@ def require(plugins: Iterable[PluginModule], folder: Path | str) -> None:
             _require_trust(plugin, folder)
             with _only_trusted(folder):
                 _execute(plugin)
-        elif not Path(imported_file).is_file() or file_sha256(Path(imported_file)) != plugin.sha256:
+        elif has_changed(plugin):
             logger.warning(
                 "%s: the model was saved with another version of %s than %s", folder, plugin.name, imported_file
             )
+
+
+def has_changed(plugin: PluginModule) -> bool:
+    """Whether the imported module with the name of a plug-in has another content."""
+    file = getattr(sys.modules.get(plugin.name), "__file__", None)
+    return file is not None and (not Path(file).is_file() or file_sha256(Path(file)) != plugin.sha256)
 
 
 def trust(plugins: Iterable[PluginModule]) -> None:

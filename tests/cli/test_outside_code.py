@@ -89,3 +89,18 @@ def test_a_missing_file_in_outside_code_keeps_its_traceback(world, typed):
     with pytest.raises(FileNotFoundError) as stop:
         typed(*train, "--callback", f"{code}:late")
     assert "late failed" in stop.value.__notes__[-1]
+
+
+def test_a_study_does_not_reuse_runs_of_other_code(world, run, refusal):
+    file = world / "code" / "diary.py"
+    row = "diary_frames,weights.nce=1.0,model.dim=8"
+    data = ("--data", "mine", "--root", world / "data", "--import", file)
+    study = ("study", row, *data, "--out", world / "study", "--steps", "2", "--seeds", "1", "--rates", "1e-3")
+    outside_code.forget()
+    code, _, err = run(*study)
+    assert code == 0, err
+    outside_code.forget()
+    assert run(*study)[0] == 0
+    file.write_text(file.read_text() + "\n# another formula\n")
+    outside_code.forget()
+    assert "diary.py" in refusal(*study)

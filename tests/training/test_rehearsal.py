@@ -93,6 +93,18 @@ def test_a_hook_that_fails_in_training_is_named_below_its_traceback(begin, monke
     require_named(caught.value.__notes__[-1], "compute_losses", "epoch 2", "continue")
 
 
+def test_a_term_that_gets_a_shape_in_training_is_named(begin, monkeypatch):
+    whole = MSSL.compute_losses
+
+    def compute_losses(self, step):
+        terms = whole(self, step)
+        return terms if step.is_rehearsal else {name: value.repeat(3) for name, value in terms.items()}
+
+    monkeypatch.setattr(MSSL, "compute_losses", compute_losses)
+    with refused(ConfigError, "[3]", "mean()"):
+        begin()
+
+
 def test_a_folder_of_a_killed_run_is_reported_as_without_a_saved_state(begin, tmp_path):
     begin()
     for file in (tmp_path / "run").iterdir():

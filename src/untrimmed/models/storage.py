@@ -23,7 +23,7 @@ from untrimmed.files import whole_file, write_whole
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.naming import ModelName
 from untrimmed.models.registry import build_model, configure, model_class, plain_settings
-from untrimmed.plugins import plain, plugins_of, read_plugins, require
+from untrimmed.plugins import PluginModule, plain, plugins_of, read_plugins, require
 
 FORMAT = 1
 WEIGHTS = "model.safetensors"
@@ -68,6 +68,14 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
         raise CheckpointError(f"{path}: cannot be written ({error}); free space, or choose another folder") from error
 
 
+def imports_of(folder: Path) -> list[PluginModule]:
+    """Return the plug-ins that a saved model lists; raises CheckpointError for a damaged list."""
+    try:
+        return read_plugins(_read_settings(folder / SETTINGS).get("imports", []))
+    except ValueError as error:
+        raise CheckpointError(f"{folder / SETTINGS}: {error}; copy the file again") from error
+
+
 def load_model(folder: Path) -> RetrievalModel:
     """Return a model that `save_model` wrote, on the CPU and in evaluation mode.
 
@@ -75,11 +83,7 @@ def load_model(folder: Path) -> RetrievalModel:
         not finite. ConfigError if the model needs code from outside this package that the user has not imported before.
     """
     settings = _read_settings(folder / SETTINGS)
-    try:
-        imports = read_plugins(settings.get("imports", []))
-    except ValueError as error:
-        raise CheckpointError(f"{folder / SETTINGS}: {error}; copy the file again") from error
-    require(imports, folder)
+    require(imports_of(folder), folder)
     try:
         name = ModelName.of(str(settings["method"]))
         config = configure(name, settings["model"], where=str(folder / SETTINGS))

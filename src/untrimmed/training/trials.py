@@ -19,7 +19,10 @@ from untrimmed.data.layout import Layout
 from untrimmed.data.layouts import open_frames, open_words
 from untrimmed.errors import ConfigError
 from untrimmed.files import write_whole
-from untrimmed.models.registry import plain_sections
+from untrimmed.models.naming import ModelName
+from untrimmed.models.registry import attachment_class, model_class, plain_sections
+from untrimmed.models.storage import SETTINGS, imports_of
+from untrimmed.plugins import has_changed
 from untrimmed.precision import Precision
 from untrimmed.presets import Preset, choose_preset
 from untrimmed.running.run import Run, is_run, open_run, read_config
@@ -81,15 +84,21 @@ class Trial:
         return ""
 
     def require_same(self) -> None:
-        """Check that a run in the folder has the same settings.
+        """Check that a run in the folder has the same settings and code from outside this package.
 
         Settings can differ if a preset has changed. Settings that did not exist when the run was trained are not
         compared.
 
-        Raises: ConfigError if settings differ; the message describes the first difference.
+        Raises: ConfigError if settings or code differ; the message describes the first difference.
         """
         if not is_run(self.folder):
             return
+        advice = f"delete the folder and {self.note.name} to train again, or choose another --out"
+        name = ModelName.of(self.method)
+        modules = {cls.__module__ for cls in (model_class(name), *map(attachment_class, name.attachments))}
+        for plugin in imports_of(self.folder) if (self.folder / SETTINGS).is_file() else ():
+            if plugin.name in modules and has_changed(plugin):
+                raise ConfigError(f"{self.folder}: was trained with another version of {plugin.file}; {advice}")
         preset = self.fitted_settings
         sizes = preset.sizes()
         others = {"weights": preset.weights_in(sizes), "train": to_plain(preset.train)}
@@ -98,8 +107,7 @@ class Trial:
         for key in expected:
             if key in stored and stored[key] != expected[key]:
                 raise ConfigError(
-                    f"{self.folder}: contains a run with {key} = {stored[key]}, expected {expected[key]}; delete the "
-                    f"folder and {self.note.name} to train again, or choose another --out"
+                    f"{self.folder}: contains a run with {key} = {stored[key]}, expected {expected[key]}; {advice}"
                 )
 
     @property

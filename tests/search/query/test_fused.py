@@ -374,9 +374,6 @@ def crowd(tmp_path, monkeypatch):
     (tmp_path / "films" / "target.srt").write_text("1\n00:00:00,000 --> 00:00:01,500\nNow we see the zorblax again.\n")
     for number in range(60):
         write_clip(tmp_path / "films" / f"{number:02}.mp4", ["red", "blue"], size=(64, 32 + 2 * number))
-            ["red", "white" if number % 2 else "blue"],
-            size=(64, 32 + 2 * number),
-        )
         count = 300 if number == 0 else 1
         cues = (f"{cue}\n00:00:00,{3 * cue:03} --> 00:00:00,{3 * cue + 2:03}\nZorblax.\n" for cue in range(count))
         (tmp_path / "films" / f"{number:02}.srt").write_text("\n".join(cues))
