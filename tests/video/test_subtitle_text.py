@@ -105,6 +105,12 @@ def test_a_file_that_ends_in_the_middle_of_times_is_reported_and_the_rest_is_rea
     assert read(srt([(0, 900, "Meet me at\n10:30")]).rstrip()) == (complete, Faults())
 
 
+def test_numbers_that_are_text_stay_if_the_cues_have_no_numbers():
+    lines = ["10", "9", "It was in\n1984", "Ignition"]
+    times = (f"00:00:0{number},000 --> 00:00:0{number},900\n{text}\n" for number, text in enumerate(lines))
+    assert [text for *_, text in read("\n".join(times))[0]] == ["10", "9", "It was in 1984", "Ignition"]
+
+
 @pytest.mark.parametrize("text", ["東京に行きます", "はい", "そうですか。分かりました。"])
 @pytest.mark.parametrize("encoding", ["cp932", "euc_jp"])
 def test_short_japanese_text_is_not_read_as_korean(text, encoding):

@@ -53,6 +53,7 @@ _MIN_CONFIDENCE = 0.03
 
 _TIME = r"-?\d{1,4}(?:\s*:\s*\d{1,2}){0,2}\s*(?:[.,:]\s*\d{1,3})?"
 _TIMING = re.compile(rf"^\s*({_TIME})\s*-{{1,2}}\s*>\s*({_TIME})(?:\s|$)")
+_MAX_TIMES = 200  # characters of a line in which its times are searched
 _PART_OF_TIMING = re.compile(r"\s*\d[\d\s:.,]*(?:-[->\d\s:.,]*)?")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--.*?-->|<\d[\d:.]*>|</?>")
 _RUBY = re.compile(r"<r[tp]\b[^<>]*>[^<]*(?:</r[tp]>)?", re.IGNORECASE)  # the pronunciation of the characters before it
@@ -223,7 +224,7 @@ def _timed_cues(
             yield (span[0], _plausible_end(*span, joined[:MAX_CUE]), joined[:MAX_CUE])
 
     for line in lines:
-        match = _TIMING.match(line) if "->" in line else None
+        match = _TIMING.match(line[:_MAX_TIMES]) if "->" in line else None
         if match is None and "-->" in line and (span is None or not is_vtt):
             faults.broken += 1
             if text and text[-1].strip().isdigit():
@@ -232,9 +233,10 @@ def _timed_cues(
             span = None
             text = []
         elif match is not None:
+            is_number_there = bool(text and text[-1].strip().isdigit())  # just above the times
             while text and not text[-1].strip():
                 text.pop()
-            if not is_vtt and text and text[-1].strip().isdigit():
+            if not is_vtt and is_number_there:
                 text.pop()
             yield from cue()
             text = []
@@ -256,7 +258,7 @@ def _timed_cues(
     if not is_vtt and len(text) > 1 and text[-1].strip().isdigit() and not text[-2].strip():
         text.pop()  # the number of a cue that is not in the file
         faults.is_incomplete |= ends_in_line
-    faults.is_incomplete |= ends_in_line and not text and (is_part or _TIMING.match(line) is not None)
+    faults.is_incomplete |= ends_in_line and not text and (is_part or _TIMING.match(line[:_MAX_TIMES]) is not None)
     yield from cue()
 
 
