@@ -392,6 +392,14 @@ def not_a_number(validation):
     return math.nan
 
 
+def lost_order(dataset, batch_size):
+    return np.load("/nowhere/order.npy")
+
+
+def lost_negatives(batch, context):
+    return np.load("/nowhere/negatives.npy")
+
+
 def unknown_metric(validation):
     return validation.metrics["R@7"]
 
@@ -520,6 +528,12 @@ def test_wrong_choices_are_refused_before_anything_is_written(settings, error, w
 def test_a_metric_that_is_no_number_is_refused(run_with):
     with refused(ConfigError, "train.select_by", "nan"):
         run_with(select_by=not_a_number)
+
+
+@pytest.mark.parametrize(("setting", "function"), [("sampler", lost_order), ("prepare_batch", lost_negatives)])
+def test_a_missing_file_is_reported_with_the_line_of_the_function(setting, function, run_with):
+    with refused(ConfigError, "test_open_loop.py", "FileNotFoundError", f"train.{setting}"):
+        run_with(**{setting: function})
 
 
 def test_a_metric_that_does_not_exist_is_named_with_those_that_do(run_with):

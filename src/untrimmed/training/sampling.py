@@ -23,6 +23,7 @@ from untrimmed.batches import TrainingBatch
 from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.errors import ConfigError, one_line
 from untrimmed.models.base import RetrievalModel
+from untrimmed.models.hooks import reporting
 from untrimmed.presets.settings import TrainSettings
 from untrimmed.running.batches import caption_training_batch, epoch_batches, training_batch
 from untrimmed.training.choices import accepted, choose, ready_to_call
@@ -132,7 +133,8 @@ class BatchSource:
     def _sampled(self, epoch: int) -> list[Rows]:
         train = self._train
         arguments = _arguments_of(self.sampler, train, epoch)
-        batches = [np.asarray(rows) for rows in self.sampler(self._dataset, **arguments)]
+        with reporting("train.sampler"):
+            batches = [np.asarray(rows) for rows in self.sampler(self._dataset, **arguments)]
         if not batches:
             raise ConfigError("train.sampler returned no batch, expected at least one")
         for place, rows in enumerate(batches):
@@ -173,7 +175,7 @@ class BatchSource:
             read=self.read,
             is_rehearsal=is_rehearsal,
         )
-        with torch.no_grad():
+        with torch.no_grad(), reporting("train.prepare_batch"):
             prepared = self.preparation(batch, context)
         if not isinstance(prepared, TrainingBatch):
             raise ConfigError(
