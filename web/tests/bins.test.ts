@@ -105,6 +105,9 @@ describe('a change that is not stored yet', () => {
     bins.undo()
     await settle()
     expect(starts()).toEqual({ A: [0, 1], B: [10] })
+    bins.redo()
+    await settle()
+    expect(starts()).toEqual({ A: [5], B: [10] })
   })
   it('does not keep others from being stored if the service refuses it', async () => {
     await bins.load()
