@@ -149,7 +149,7 @@ def require(plugins: Iterable[PluginModule], folder: Path | str) -> None:
 
 
 def has_changed(plugin: PluginModule) -> bool:
-    """Whether the imported module with the name of a plug-in has another content."""
+    """Return whether the imported module of this name differs from the recorded version of the plug-in."""
     file = getattr(sys.modules.get(plugin.name), "__file__", None)
     return file is not None and (not Path(file).is_file() or file_sha256(Path(file)) != plugin.sha256)
 

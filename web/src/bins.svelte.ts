@@ -21,7 +21,7 @@ const NAME = 'Bin'
 const NOTICE_MS = 8000
 const RETRY_MS = 2000
 
-const ROUNDING_S = 1e-5 // the page's address has microseconds
+const ROUNDING_S = 1e-5 // times in the page's address are rounded to microseconds
 const isNear = (a_s: number, b_s: number) => Math.abs(a_s - b_s) < ROUNDING_S
 type Place = Span & { video_id: string }
 const isSame = (a: Place, b: Place) => a.video_id === b.video_id && isNear(a.start_s, b.start_s) && isNear(a.end_s, b.end_s)
@@ -33,7 +33,7 @@ class Bins {
   isSaving = $state(false)
   notice = $state<{ text: string; offer: 'Undo' | 'Redo' | null } | null>(null)
   played = $state<number | null>(null) // place of the moment that "Play all" plays
-  #openedAt = $state(-1) // the place in the bin from which a moment was opened last
+  #openedAt = $state(-1) // the place in the bin of the moment that was opened last, or -1
   #playing: unknown = null // the open moment, while it is that of "Play all"
   #versions = new Map<string, string>() // of bins that this page has read or stored, by id
   #isSwitching = false // to the next moment of "Play all"
@@ -55,7 +55,7 @@ class Bins {
   get place(): number {
     return session.open ? this.#placeOf(session.open) : -1
   }
-  /** The place of a moment. Of equal moments, the one that was opened last counts. */
+  /** The place of a moment in the bin, or -1. Of equal moments, the one that was opened last is preferred. */
   #placeOf(place: Place): number {
     const opened = this.moments[this.#openedAt]
     return opened && isSame(opened, place) ? this.#openedAt : this.moments.findIndex((moment) => isSame(moment, place))
@@ -281,7 +281,7 @@ class Bins {
     this.played = null
     if (moment && (await session.view(moment))) this.#openedAt = index
   }
-  /** Record that the edges of the open moment were moved. The results and the bin get them, too. */
+  /** Record that the edges of the open moment were moved, and move them in the results and in the bin. */
   recordTrim(before: Span): void {
     const { video_id, start_s, end_s } = session.open!
     const after = { start_s, end_s }

@@ -1,6 +1,6 @@
 // Changes that can be undone and redone: of bins, and of the edges of the open moment.
 
-/** Both functions return false if there is nothing left to change; then the step is skipped. */
+/** A change. `undo` and `redo` return false if there is nothing left to change; the step is then skipped. */
 interface Step {
   undo: () => boolean | void
   redo?: () => boolean | void

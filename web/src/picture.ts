@@ -12,7 +12,7 @@ const ids = new WeakMap<File, number>()
 const pictures = new Map<number, File>() // of this page
 let lastId = 0
 
-/** Whether a file is a video. Browsers do not know the types of some containers. */
+/** Whether a file is a video. Browsers report no type for some containers, so the suffix counts, too. */
 export const isVideo = (file: File) => file.type.startsWith('video/') || /\.(avi|flv|m2ts?|m4v|mkv|mov|mpe?g|mts|mxf|ts|vob|wmv)$/i.test(file.name)
 
 /** The picture, unchanged. Rejects if the browser cannot read it. */

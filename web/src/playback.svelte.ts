@@ -21,7 +21,7 @@ export class Playback {
   loop: () => Loop | null = () => null // the span to repeat; null plays to the end of the video
   onEnd = (): boolean => false // called at the end of the loop; if it returns true, the loop is not repeated
   #video: HTMLVideoElement | null = null
-  #isPart = false // the video goes on after the media of the element
+  #isPart = false // the element's media ends before the video does
   #offset_s = 0 // time of the file at which the element's media begins; negative if its sound begins before its picture
   #shown_s: number | null = null // when the frame on screen begins, in the time of the element; null if this is unknown
   #target_s: number | null = null // where to seek once the current seek has ended
@@ -35,7 +35,7 @@ export class Playback {
 
   /** Control a video element whose media begins at `offset_s` of the file. It plays if the previous element was playing.
    *
-   * If the media is only a part of the video, its end is not the end of the loop.
+   * With `isPart`, the media is only a part of the video, and the loop does not end where the media ends.
    * Returns a function that releases the element.
    */
   attach(video: HTMLVideoElement, offset_s = 0, isPart = false): () => void {

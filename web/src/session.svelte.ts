@@ -24,7 +24,7 @@ import {
 export interface Open extends Span { video_id: string; video: string; duration_s: number; from_s: number; atCut: Edges; sentence: string }
 type Edge = 'start_s' | 'end_s'
 type Edges = Partial<Record<Edge, boolean>>
-/** A moment. It has `atCut` once its edges were moved, to exact cuts or by a trim. */
+/** A moment. `atCut` is set once its edges have been moved to exact cuts or trimmed. */
 type ShownMoment = MomentJson & { atCut?: Edges }
 /** The effect on the browser's history: a new entry, a draft entry, a finished draft, or no entry. */
 type Change = 'new' | 'typed' | 'submitted' | 'small'
@@ -527,7 +527,7 @@ class Session {
     open.atCut[edge] = false
     this.write('small')
   }
-  /** Move both edges of a moment, where it is open and in the results. Returns whether there is one with these edges. */
+  /** Move both edges of a moment, in the inspector and in the results. Returns whether there was one with the edges `from`. */
   setEdges(video_id: string, from: Span, { start_s, end_s }: Span): boolean {
     const hits = this.hits.filter((hit) => hit.video_id === video_id)
     const listed: Span[] = hits.flatMap((hit) => [...hit.moments, ...(this.best[video_id]?.moments ?? [])])

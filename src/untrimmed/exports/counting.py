@@ -62,7 +62,7 @@ RATES = {
 }
 _COUNTED = {rate.frames_per_s for rate in RATES.values()}
 _SAME_RATE = Fraction(3, 10_000)  # rates that differ by a smaller share are the same for editors: 23.98 and 23.976
-_ROUNDING_S = Fraction(1, 1000)  # times of moments may be rounded by less than this
+_ROUNDING_S = Fraction(1, 1000)  # rounding changes the times of moments by less than this
 _DROPPING = {rate.frames_per_s for rate in RATES.values() if rate.is_drop}
 
 
@@ -235,7 +235,7 @@ def _editors_rate(timing: Timing) -> Fraction | None:
 
 
 def _timeline_frame(time_s: float, timing: Timing, rate: Fraction) -> int:
-    """Return the first frame of a timeline, at `rate`, that shows no frame of the file from before a time."""
+    """Return the first timeline frame, counted at `rate`, that shows no frame of the file before `time_s`."""
     own = Fraction(timing.frame_rate)
     start_s = Fraction(time_s) - _ROUNDING_S if timing.has_variable_rate else nearest_frame(time_s, own) / own
     return max(0, math.ceil(start_s * rate))

@@ -47,8 +47,9 @@ after 750 steps of 16 videos with the retrieval losses alone, learning rate 3e-4
 
 Models with one iteration learn best. With Eq. 1 exactly as printed, SumR is 126.1 for K = 3 and 115.3 for K = 6.
 docs/decisions.md lists the other forms that we tried. We did not try separate weights for each iteration, a
-normalization layer after the output, dropout 0.3, other starts of the learned vectors, a warm-up of the guidance loss,
-or another learning rate for the prototypes. The table is in `benchmarks/studies/prototypes/readings.md`.
+normalization layer after the output, dropout 0.3, other initial values of the learned vectors, a warm-up of the
+guidance loss, or another learning rate for the prototypes. The values are also in
+`benchmarks/studies/prototypes/readings.md`.
 
 With `keep_attention`, an encoded video also stores the attention of each prototype to each unit (4 % more data). We
 added this attention to find moments.

@@ -69,7 +69,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
 
 
 def imports_of(folder: Path) -> list[PluginModule]:
-    """Return the plug-ins that a saved model lists; raises CheckpointError for a damaged list."""
+    """Return the plug-ins that a saved model lists. Raises CheckpointError if the list is damaged."""
     try:
         return read_plugins(_read_settings(folder / SETTINGS).get("imports", []))
     except ValueError as error:

@@ -51,13 +51,13 @@ _MIN_LETTERS = 2
 _SAME_TEXT = 0.8  # smallest similarity of two readings of a line that has moved
 _SAME_PLACE_TEXT = 0.6  # smallest similarity of two readings of a line in the same place
 _SAME_WORD = 0.7  # smallest similarity of two readings of a word
-_MAX_UNREAD_S = 5.0  # a line that was not read for longer is a new line
+_MAX_UNREAD_S = 5.0  # a line that reappears after more than this time is a new line
 _MIN_OVERLAP = 0.5  # smallest intersection over union of two boxes in the same place
 _MARGIN = 0.15  # margin on each side of a line's box when it is read, as a share of the line's height
 _SAME_TIME_S = 0.3  # lines below one another are one passage if their times differ by at most this
 _MAX_LINE_GAP = 0.8  # largest distance between two such lines, as a share of the height of a line
 
-_CONFUSED = str.maketrans("01i|!", "ollll")  # characters that are often taken for others
+_CONFUSED = str.maketrans("01i|!", "ollll")  # characters that text recognition confuses, and what they are compared as
 
 Frame = UInt8[np.ndarray, "_ _ 3"]  # any size, because parts of frames are also read
 
@@ -335,7 +335,7 @@ def _is_same(first: ScreenLine, second: ScreenLine) -> bool:
 
 
 def _is_same_text(first: str, second: str, least: float) -> bool:
-    """Whether two texts are readings of the same line: in a new line, at least one word or number is another one.
+    """Return whether two texts are readings of the same line. All numbers must be equal, and all words similar.
 
     >>> others = "Prlces are rising", "Prices are falling", "Prices are ri"
     >>> [_is_same_text("Prices are rising", other, 0.6) for other in others]
@@ -346,7 +346,7 @@ def _is_same_text(first: str, second: str, least: float) -> bool:
     if _ratio(first, second) < least:
         return False
     words, others = (text.casefold().translate(_CONFUSED).split() for text in (first, second))
-    if len(words) != len(others):  # blanks were read differently, or a part of the line is hidden
+    if len(words) != len(others):  # blanks were missed or added, or part of the line is hidden
         words, others = ["".join(words)], ["".join(others)]
     return all(map(_is_same_word, words, others))
 

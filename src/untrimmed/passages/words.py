@@ -1,8 +1,8 @@
 """Split texts into words, for the full-text index, for exact phrases and to mark matches.
 
 Words are compared without case and accents. Vowel signs, such as those of Hindi, are letters. In scripts without blanks
-between words (Chinese, Japanese, Thai), each character counts as a word, so that an exact phrase can be found. So does
-each syllable of Korean, because particles are attached to words.
+between words (Chinese, Japanese, Thai), each character counts as a word, so that an exact phrase can be found. In
+Korean, each syllable counts as a word, because particles are attached to words.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _APOSTROPHES = "'’‘`´＇ʼʻ"
 _LETTER = rf"(?:(?![{_UNSPACED}{_APOSTROPHES}])[^\W_]\0*)"
 # In French and Italian, a shortened word and an apostrophe may precede a word: l'homme, dell'acqua. Both can be found.
 _ELIDED = r"(?<![^\W_])(?i:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu|all|coll|dall|dell|nell|quell|sull|un)"
-# a number with a separator before each three digits, such as 40,000 or 1.250.000; it is found without separators, too
+# a number with thousands separators, such as 40,000 or 1.250.000; a query without separators also finds it
 _NUMBER_SEPARATOR = "[.,'’\u00a0\u202f]"
 _NUMBER = rf"(?<![^\W_])(?<!\d[.,])\d{{1,3}}(?:{_NUMBER_SEPARATOR}\d{{3}})+(?![^\W_])"
-_SYLLABLE = r"[\u1100-\u115f][\u1160-\u11a7]?[\u11a8-\u11ff]?"  # of Korean, decomposed
+_SYLLABLE = r"[\u1100-\u115f][\u1160-\u11a7]?[\u11a8-\u11ff]?"  # a Korean syllable in decomposed form
 _WORD = re.compile(
     rf"{_NUMBER}|{_SYLLABLE}|[{_UNSPACED}]\0*|{_ELIDED}(?=[{_APOSTROPHES}](?![sS]\b){_LETTER})|{_LETTER}+(?:[{_APOSTROPHES}]{_LETTER}+)*"
 )
@@ -50,7 +50,7 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 _POSSESSIVE = re.compile(rf"(?<=[^\W\d_])[{_APOSTROPHES}][sS]$")
 # Words that are not a possessive with 's: let's. They are often written without an apostrophe.
 _CONTRACTED = {"he", "here", "how", "it", "let", "she", "that", "there", "what", "when", "where", "who", "why"}
-_DIVISIONS = ("- ", "\u2010 ")  # between the parts of a word; lines and subtitles are joined with a blank
+_DIVISIONS = ("- ", "\u2010 ")  # between the parts of a divided word, once lines or subtitles are joined with a blank
 _WHOLE_TEXT = 0.95  # strength of a passage that contains the whole text of the query, word for word
 WORDS_VERSION = 6  # increased whenever `indexed_text` changes; `untrimmed index` then updates the index of words
 MAX_WORD = 40  # longer words are truncated, in the index and in queries
@@ -82,10 +82,10 @@ def words_of(text: str) -> list[TextWord]:
     return words
 
 
-def readings_of(text: str) -> list[list[TextWord]]:
-    """Return the words of a text. If a hyphen may divide words at a line end, a second list has these words joined.
+def word_lists(text: str) -> list[list[TextWord]]:
+    """Return a list with the words of a text, and, if hyphens may divide words, a second list with these words joined.
 
-    >>> [[word.form for word in words] for words in readings_of("new bud- get cuts")]
+    >>> [[word.form for word in words] for words in word_lists("new bud- get cuts")]
     [['new', 'bud', 'get', 'cuts'], ['new', 'budget', 'cuts']]
     """
     words = words_of(text)
@@ -135,7 +135,7 @@ def indexed_text(text: str) -> str:
     >>> indexed_text("Don't panic!")
     'dont panic'
     """
-    return " | ".join(_forms(words) for words in readings_of(text))
+    return " | ".join(_forms(words) for words in word_lists(text))
 
 
 def _forms(words: Iterable[TextWord]) -> str:
@@ -168,7 +168,7 @@ class TextQuery:
         """Return the words of a text that are in the query. Stop words are only returned as parts of exact phrases."""
         single = set(self.words)
         found: set[TextWord] = set()
-        for words in readings_of(text):
+        for words in word_lists(text):
             is_match = [word.form in single for word in words]
             for start, count in self._phrase_starts(words):
                 is_match[start : start + count] = [True] * count
@@ -178,7 +178,7 @@ class TextQuery:
     def phrase_places(self, text: str) -> list[list[TextWord]]:
         """Return each occurrence of a phrase of the query in a text, in order: the words of the phrase."""
         return [
-            words[start : start + count] for words in readings_of(text) for start, count in self._phrase_starts(words)
+            words[start : start + count] for words in word_lists(text) for start, count in self._phrase_starts(words)
         ]
 
     def _phrase_starts(self, words: Sequence[TextWord]) -> list[tuple[int, int]]:

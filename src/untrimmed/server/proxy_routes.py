@@ -41,7 +41,9 @@ class _RenderingResponse(StreamingResponse):
         except VideoError as error:
             log.warning("a proxy is incomplete: %s", error)
         finally:  # also if the client disconnects
-            with anyio.CancelScope(shield=True):  # in a thread, because another thread may be hashing a proxy
+            with anyio.CancelScope(
+                shield=True
+            ):  # in a thread: `leave` may wait until another thread has hashed a proxy
                 await anyio.to_thread.run_sync(self._proxies.leave, self._rendering)
 
 

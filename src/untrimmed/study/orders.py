@@ -81,7 +81,7 @@ def search_results(results: StudyResults) -> Iterator[str]:
 
 
 def chosen(results: StudyResults) -> Iterator[str]:
-    """Yield one line with the learning rate and the settings of each candidate, or no line if all are equal."""
+    """Yield one line with the learning rate and settings of each candidate, or nothing if they are the same for all."""
     settings = {
         candidate: str(results.points[base])
         for candidate in results.reports
@@ -90,7 +90,7 @@ def chosen(results: StudyResults) -> Iterator[str]:
     if len(set(settings.values())) > 1:
         entries = sorted(f"`{candidate}` {text}" for candidate, text in settings.items())
         is_search = any(len(sum_r) > 1 for sum_r in results.searched.values())
-        yield f"{'Chosen on validation videos' if is_search else 'Settings'}: {'; '.join(entries)}.\n"
+        yield f"{'Chosen on validation videos' if is_search else 'Settings of each method'}: {'; '.join(entries)}.\n"
 
 
 def search_grid(searched: Mapping[Candidate, Mapping[Point, float]]) -> Grid:

@@ -84,7 +84,7 @@ class Trial:
         return ""
 
     def require_same(self) -> None:
-        """Check that a run in the folder has the same settings and code from outside this package.
+        """Check that a run in the folder has the same settings and was trained with the same plug-ins.
 
         Settings can differ if a preset has changed. Settings that did not exist when the run was trained are not
         compared.
@@ -98,7 +98,9 @@ class Trial:
         modules = {cls.__module__ for cls in (model_class(name), *map(attachment_class, name.attachments))}
         for plugin in imports_of(self.folder) if (self.folder / SETTINGS).is_file() else ():
             if plugin.name in modules and has_changed(plugin):
-                raise ConfigError(f"{self.folder}: was trained with another version of {plugin.file}; {advice}")
+                raise ConfigError(
+                    f"{self.folder}: contains a run that was trained with another version of {plugin.file}; {advice}"
+                )
         preset = self.fitted_settings
         sizes = preset.sizes()
         others = {"weights": preset.weights_in(sizes), "train": to_plain(preset.train)}

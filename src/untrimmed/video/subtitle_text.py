@@ -53,7 +53,7 @@ _MIN_CONFIDENCE = 0.03
 
 _TIME = r"-?\d{1,4}(?:\s*:\s*\d{1,2}){0,2}\s*(?:[.,:]\s*\d{1,3})?"
 _TIMING = re.compile(rf"^\s*({_TIME})\s*-{{1,2}}\s*>\s*({_TIME})(?:\s|$)")
-_MAX_TIMES = 200  # characters of a line in which its times are searched
+_MAX_TIMES = 200  # times are searched only in this many characters of a line
 _PART_OF_TIMING = re.compile(r"\s*\d[\d\s:.,]*(?:-[->\d\s:.,]*)?")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--.*?-->|<\d[\d:.]*>|</?>")
 _RUBY = re.compile(r"<r[tp]\b[^<>]*>[^<]*(?:</r[tp]>)?", re.IGNORECASE)  # the pronunciation of the characters before it
@@ -233,7 +233,7 @@ def _timed_cues(
             span = None
             text = []
         elif match is not None:
-            is_number_there = bool(text and text[-1].strip().isdigit())  # just above the times
+            is_number_there = bool(text and text[-1].strip().isdigit())  # in the line directly above the times
             while text and not text[-1].strip():
                 text.pop()
             if not is_vtt and is_number_there:

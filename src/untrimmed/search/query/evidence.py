@@ -19,7 +19,7 @@ from untrimmed.span import Evidence, MatchedWord
 from untrimmed.types import TextFeatures
 
 PASSAGES_OF_VIDEO = 8
-_MAX_ROWS = 20_000  # largest number of passages that are found by words
+_MAX_ROWS = 20_000  # the search by words reads at most this many passages
 _PASSAGES_BY_MEANING = 3  # largest number of passages of a video that are found by meaning
 _LEAST_VIDEOS = 20
 _MAX_AMONG = 2000  # if there are more allowed videos, passages of other videos are removed after the search
@@ -186,7 +186,7 @@ def _in_mode(
 def _by_words(
     view: PassagesView, query: TextQuery, mode: TextMode, limit: int, among: Collection[str] | None, per_video: int
 ) -> list[PassageMatch]:
-    """Return up to `per_video` passages of each of the best `limit` videos by words."""
+    """Return up to `per_video` passages for each of the `limit` videos whose words match best."""
     few = among if among is None or len(among) <= _MAX_AMONG else None
     num_rows = per_video * min(limit, 25)
     while True:
@@ -200,7 +200,7 @@ def _by_words(
             if match.reading_id in view.valid_readings and is_allowed and has_place:
                 num_of_video[match.video_id] = count + 1
                 found.append(match)
-        # many passages of a few videos may have taken the places of other videos
+        # a few videos with many passages may have crowded out others, so search again for more
         if len(num_of_video) == limit or len(rows) < num_rows or num_rows >= _MAX_ROWS:
             return found
         num_rows = min(8 * num_rows, _MAX_ROWS)

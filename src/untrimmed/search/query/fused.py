@@ -27,7 +27,7 @@ from untrimmed.span import Evidence, Moment
 
 _TOGETHER_S = 3.0  # passages that match different parts of a query belong together if the gap is at most this
 _SNAP_S = 0.5  # a moment is extended beyond its passage to a shot change that is at most this far away
-_LEAST_REQUIRED = 200  # smallest number of videos with a required text whose pictures are compared
+_LEAST_REQUIRED = 200  # if a text is required, the pictures of at least this many videos are compared
 _MAX_PASSAGES = 80  # largest number of passages of a video if all of its moments are requested
 _EDGE_S = 1e-3  # in a curve of passages, the strength rises and falls within this time before and after a passage
 # A passage of strength 1 raises the score by at least this multiple of (best frame's relevance - mean relevance).
@@ -69,7 +69,7 @@ class FusedQuery:
         per_video = _MAX_PASSAGES if cutoff.moments == "all" else max(PASSAGES_OF_VIDEO, cutoff.moments)
         for part in parts:
             part_settings = settings.if_required() if part.is_required else settings
-            # a required text and pictures are ranked together, so the best video may match the text less than others
+            # text and pictures are ranked together, so the best video need not be one whose text matches best
             least = _LEAST_REQUIRED if part.is_required and prepared is not None else 0
             limit = max(2 * cutoff.limit, least)
             matches.append(find_passages(passages, part, limit, among, part_settings, per_video=per_video))

@@ -123,7 +123,7 @@ class PassageTable(LanceTable):
         return current
 
     def _latest(self, table: Any, condition: str = "true") -> list[StoredReading]:
-        """Return the latest reading of each source and video, of those that meet a condition."""
+        """Return the latest reading of each source and video, among those that meet `condition`."""
         with self._guarded("read"):
             rows = table.to_table(columns=_WITHOUT_VECTOR, filter=f"number = {_MARK} AND {condition}")
         readings = [_reading(row, self._checked(row, "content")) for row in rows.to_pylist()]
