@@ -231,7 +231,7 @@ def test_undo_reaches_a_moment_of_the_bin_that_was_opened_again(visit):
     assert moments_in_bin(page)[1]["end_s"] == pytest.approx(before_s - 3 * step_s, abs=0.001)
 
 
-def test_a_trim_reaches_the_bin_after_a_moment_was_added_and_after_a_reload(visit):
+def test_the_bin_keeps_a_moment_as_it_was_added_until_it_is_opened_there_or_restored(visit):
     page = visit("?q=white")
     page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
     is_known = "document.querySelector('output[aria-label=Timecode]').textContent.length === 11"
@@ -240,12 +240,20 @@ def test_a_trim_reaches_the_bin_after_a_moment_was_added_and_after_a_reload(visi
     until(page, f"document.querySelectorAll('{ITEMS}').length === 1")
     end_s = seconds_in(page.url, "e")
     page.keyboard.press("}")
-    until_stored_end(page, end_s - 1 / 25)
+    page.get_by_text("keeps the moment as it was added").wait_for()
+    page.keyboard.press("b")
+    until(page, f"document.querySelectorAll('{ITEMS}').length === 2")
+    until_saved(page)
+    assert [moment["end_s"] for moment in moments_in_bin(page)] == pytest.approx([end_s, end_s - 1 / 25], abs=0.001)
+    page.keyboard.press("Control+z")
+    until(page, f"document.querySelectorAll('{ITEMS}').length === 1")
+    page.keyboard.press("Control+z")
+    until_saved(page)
     page.reload()
     until(page, f"document.querySelector('{ITEMS}')?.classList.contains('open')")
     until(page, is_known)
     page.keyboard.press("}")
-    until_stored_end(page, end_s - 2 / 25)
+    until_stored_end(page, end_s - 1 / 25)
 
 
 def until_stored_end(page, end_s):

@@ -4,14 +4,14 @@ import { untrack } from 'svelte'
 import * as api from './api'
 import { changes } from './changes'
 import type { BinJson, BinMomentJson, BinSummary, Span } from './service'
-import { session } from './session.svelte'
+import { isSameSpan, session, type Edited, type Open } from './session.svelte'
 import { forget, remember, remembered, stored } from './storage'
 
 export type BinMoment = BinMomentJson
 /** A moment to add. */
 type NewMoment = Pick<BinMoment, 'video_id' | 'video' | 'start_s' | 'end_s'> & { sentence?: string }
 /** A trim of the open moment. */
-interface Trim { video_id: string; before: Span; after: Span }
+interface Trim { video_id: string; before: Edited; after: Edited }
 /** `key` names the bin in this page, also before it is stored and while it is deleted. No id: not stored yet. */
 interface Bin { key: string; bin_id: string; name: string; moments: BinMoment[] }
 
@@ -21,10 +21,8 @@ const NAME = 'Bin'
 const NOTICE_MS = 8000
 const RETRY_MS = 2000
 
-const ROUNDING_S = 1e-5 // times in the page's address are rounded to microseconds
-const isNear = (a_s: number, b_s: number) => Math.abs(a_s - b_s) < ROUNDING_S
 type Place = Span & { video_id: string }
-const isSame = (a: Place, b: Place) => a.video_id === b.video_id && isNear(a.start_s, b.start_s) && isNear(a.end_s, b.end_s)
+const isSame = (a: Place, b: Place) => a.video_id === b.video_id && isSameSpan(a, b)
 
 class Bins {
   all = $state<BinSummary[]>([])
@@ -33,6 +31,7 @@ class Bins {
   isSaving = $state(false)
   notice = $state<{ text: string; offer: 'Undo' | 'Redo' | null } | null>(null)
   played = $state<number | null>(null) // place of the moment that "Play all" plays
+  #opened: unknown = null // the open moment, if it was opened from the bin
   #openedAt = $state(-1) // the place in the bin of the moment that was opened last, or -1
   #playing: unknown = null // the open moment, while it is that of "Play all"
   #versions = new Map<string, string>() // of bins that this page has read or stored, by id
@@ -173,7 +172,7 @@ class Bins {
     const past = before ? { ...now, moments: before } : now
     change(this.bin)
     const next = $state.snapshot(this.bin)
-    const go = (bin: Bin, from?: Span, to?: Span) => {
+    const go = (bin: Bin, from?: Edited, to?: Edited) => {
       this.#restore(bin)
       if (from && to) session.setEdges(trim!.video_id, from, to)
     }
@@ -279,17 +278,27 @@ class Bins {
   async open(index: number): Promise<void> {
     const moment = this.moments[index]
     this.played = null
-    if (moment && (await session.view(moment))) this.#openedAt = index
+    if (moment && (await session.view(moment))) this.#setOpened(index)
   }
-  /** Record that the edges of the open moment were moved, and move them in the results and in the bin. */
-  recordTrim(before: Span): void {
-    const { video_id, start_s, end_s } = session.open!
-    const after = { start_s, end_s }
+  #setOpened(index: number): void {
+    this.#openedAt = index
+    this.#opened = untrack(() => session.open)
+  }
+  /** Record that the edges of a moment were moved in the inspector, and move them in the results.
+   *
+   * If the moment was opened from the bin, or restored from the address, they are also moved in the bin. Otherwise the bin keeps the
+   * moment as it was added, so that another part of it can be marked and added, too.
+   */
+  recordTrim(open: Open, before: Edited): void {
+    const { video_id, start_s, end_s } = open
+    const after = { start_s, end_s, atCut: { ...open.atCut } }
     if (after.start_s === before.start_s && after.end_s === before.end_s) return
     const index = this.#placeOf({ video_id, ...before })
     session.setEdges(video_id, before, after)
-    if (index >= 0) {
-      this.#change('', (bin) => Object.assign(bin.moments[index], after), { trim: { video_id, before, after } })
+    const isOfBin = this.#opened === open || open.isRestored
+    if (index >= 0 && !isOfBin) this.#tell('The bin keeps the moment as it was added. B adds the trimmed one')
+    if (index >= 0 && isOfBin) {
+      this.#change('', (bin) => Object.assign(bin.moments[index], { start_s, end_s }), { trim: { video_id, before, after } })
       return
     }
     changes.add({ undo: () => session.setEdges(video_id, after, before), redo: () => session.setEdges(video_id, before, after) })
@@ -303,8 +312,8 @@ class Bins {
     const isFound = await session.view(moment)
     this.#isSwitching = false
     if (!isFound) return this.playAll(index + 1) // the video is no longer in the library
-    this.#openedAt = index
-    this.#playing = untrack(() => session.open)
+    this.#setOpened(index)
+    this.#playing = this.#opened
   }
   /** Whether "Play all" runs: it ends when another moment is opened. */
   get isPlayingAll(): boolean {

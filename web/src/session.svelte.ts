@@ -19,13 +19,15 @@ import {
 
 /** The moment in the inspector. Playback begins at `from_s`; `atCut` says which edges are at a shot change.
  *
- * `sentence` is that of the query that found it.
+ * `sentence` is that of the query that found it. `isRestored` is set if the address named the moment, for example after a reload.
  */
-export interface Open extends Span { video_id: string; video: string; duration_s: number; from_s: number; atCut: Edges; sentence: string }
+export interface Open extends Span { video_id: string; video: string; duration_s: number; from_s: number; atCut: Edges; sentence: string; isRestored?: boolean }
 type Edge = 'start_s' | 'end_s'
 type Edges = Partial<Record<Edge, boolean>>
 /** A moment. `atCut` is set once its edges have been moved to exact cuts or trimmed. */
 type ShownMoment = MomentJson & { atCut?: Edges }
+/** The edges of a moment before or after a trim. */
+export type Edited = Span & { atCut?: Edges }
 /** The effect on the browser's history: a new entry, a draft entry, a finished draft, or no entry. */
 type Change = 'new' | 'typed' | 'submitted' | 'small'
 /** What an entry of the history has beside its address: whether it is a draft, and the number of the picture. */
@@ -46,6 +48,9 @@ const CURVE_POINTS = 48
 const MAX_CONFIDENCE = 95 // percent
 const LIBRARY_PAGE = 60 // videos
 
+const ROUNDING_S = 1e-5 // times in the page's address are rounded to microseconds
+const isNear = (a_s: number, b_s: number) => Math.abs(a_s - b_s) < ROUNDING_S
+export const isSameSpan = (a: Span, b: Span) => isNear(a.start_s, b.start_s) && isNear(a.end_s, b.end_s)
 const hitKey = (hit: HitJson) => `${hit.video_id} ${hit.start_s}`
 
 /** A whole video, in the form of a hit. */
@@ -500,7 +505,8 @@ class Session {
   turnTo({ start_s, end_s, peak_s, atCut = {} }: ShownMoment): void {
     if (!this.open) return
     this.judged = null
-    this.open = { ...this.open, start_s, end_s, from_s: peak_s, atCut }
+    const from_s = peak_s >= start_s && peak_s < end_s ? peak_s : start_s
+    this.open = { ...this.open, start_s, end_s, from_s, atCut }
     this.inContext = false
     this.write('new')
   }
@@ -528,14 +534,17 @@ class Session {
     this.write('small')
   }
   /** Move both edges of a moment, in the inspector and in the results. Returns whether there was one with the edges `from`. */
-  setEdges(video_id: string, from: Span, { start_s, end_s }: Span): boolean {
-    const hits = this.hits.filter((hit) => hit.video_id === video_id)
-    const listed: Span[] = hits.flatMap((hit) => [...hit.moments, ...(this.best[video_id]?.moments ?? [])])
-    const places = this.open?.video_id === video_id ? [...listed, this.open] : listed
-    const moved = places.filter((place) => place.start_s === from.start_s && place.end_s === from.end_s)
-    for (const place of moved) Object.assign(place, { start_s, end_s, atCut: {} })
+  setEdges(video_id: string, from: Span, { start_s, end_s, atCut = {} }: Edited): boolean {
+    const hits = this.hasQuery ? this.hits.filter((hit) => hit.video_id === video_id) : []
+    const listed = [...hits, this.best[video_id]].flatMap((hit) => [...(hit?.moments ?? []), ...(hit?.then ?? [])])
+    const moved = listed.filter((place) => isSameSpan(place, from))
+    const isExact = Object.keys(atCut).length > 0 // otherwise its edges are moved to the exact cuts when it is opened
+    for (const place of moved) Object.assign(place, { start_s, end_s, atCut: isExact ? { ...atCut } : undefined })
+    const { open } = this
+    const isOpen = open?.video_id === video_id && isSameSpan(open, from)
+    if (isOpen) Object.assign(open, { start_s, end_s, atCut: { ...atCut } })
     this.write('small')
-    return moved.length > 0
+    return isOpen || moved.length > 0
   }
   /** Select the moment `by` steps away, across videos. */
   step(by: number): void {
@@ -642,7 +651,7 @@ class Session {
       const { video, duration_s } = await api.detail(id)
       const [start, end] = [Math.max(0, start_s), Math.min(duration_s, end_s)]
       const span = start < end ? { start_s: start, end_s: end } : { start_s: 0, end_s: duration_s } // invalid times: the whole video
-      if (!hasLeft()) this.open = { video_id: id, video, duration_s, ...span, from_s: span.start_s, atCut: {}, sentence: this.sentence }
+      if (!hasLeft()) this.open = { video_id: id, video, duration_s, ...span, from_s: span.start_s, atCut: {}, sentence: this.sentence, isRestored: true }
     } catch (error) {
       if (hasLeft()) return
       if (error instanceof api.Refusal && [404, 422].includes(error.status)) {

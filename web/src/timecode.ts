@@ -36,6 +36,7 @@ export class FrameClock {
   readonly #base: number // timecodes per second
   readonly #skipped: number // timecodes at the start of a minute
   readonly #start: number // frame of the start timecode
+  readonly #end: number // number of timecodes of the file
   readonly #last: number // frame of the file, which stays on screen at its end
 
   constructor({ frame_rate, has_variable_rate, start_timecode }: Timing, duration_s = Infinity) {
@@ -50,6 +51,7 @@ export class FrameClock {
     this.isDrop = start_timecode.includes(';') && this.#counted[1] === 1001 && this.#base % 30 === 0
     this.#skipped = this.isDrop ? this.#base / 15 : 0
     this.#start = this.#frameOf(start_timecode)
+    this.#end = Math.max(1, Math.floor((duration_s * this.#counted[0]) / this.#counted[1] + 0.5))
     this.#last = Math.max(0, this.nearest(duration_s) - 1)
   }
 
@@ -94,11 +96,11 @@ export class FrameClock {
   }
   /** The timecode of a moment's last frame: its end is the start of the next one. */
   last(end_s: number): string {
-    return this.isKnown ? this.timecode(this.#start + Math.max(0, this.#count(end_s) - 1)) : clockTime(end_s)
+    return this.isKnown ? this.timecode(this.#start + Math.max(0, this.#until(end_s) - 1)) : clockTime(end_s)
   }
   /** The number of frames of a moment, as HH:MM:SS:FF. */
   length(start_s: number, end_s: number): string {
-    return this.isKnown ? this.timecode(this.#count(end_s) - this.#count(start_s)) : clockTime(end_s - start_s)
+    return this.isKnown ? this.timecode(Math.max(1, this.#until(end_s) - this.#count(start_s))) : clockTime(end_s - start_s)
   }
   /** The time at which a second of the timecode begins. */
   timeOfSecond(second: number): number {
@@ -115,6 +117,10 @@ export class FrameClock {
     if (this.#isOwn) return this.nearest(time_s)
     const start_s = this.isVariable ? time_s - ROUNDING_S : this.snap(time_s)
     return Math.max(0, Math.ceil((start_s * this.#counted[0]) / this.#counted[1] - 1e-6))
+  }
+  /** The number of timecodes up to the end of a moment. */
+  #until(end_s: number): number {
+    return Math.min(this.#end, this.#count(end_s))
   }
   /** The number of frames before a timecode. The first numbers of each minute are skipped, except in every tenth minute. */
   #frame(second: number, frames: number): number {

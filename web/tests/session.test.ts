@@ -99,6 +99,25 @@ describe('an open moment', () => {
     expect(session.hits[0].moments[0]).toMatchObject({ start_s: 0, end_s: 2 })
     exact = null
   })
+  it('keeps a trim in the results, until it is undone and gets the exact cuts again', async () => {
+    session.text = 'a dog'
+    await session.search('new')
+    session.show(0, 0)
+    await session.snapped
+    const { video_id, start_s, end_s } = session.open!
+    const rounded = { start_s: start_s + 4e-7, end_s }
+    expect(session.setEdges(video_id, rounded, { start_s: 0.5, end_s, atCut: { start_s: false } })).toBe(true)
+    expect([session.open!.start_s, session.hits[0].moments[0].start_s]).toEqual([0.5, 0.5])
+    session.show(1, 0)
+    session.show(0, 0)
+    expect(session.open!.start_s).toBe(0.5)
+    session.setEdges(video_id, session.open!, { start_s, end_s, atCut: {} })
+    expect(session.open!.start_s).toBe(start_s)
+    exact = { start_s: 0.3, end_s }
+    session.show(0, 0)
+    await vi.waitFor(() => expect(session.open!.start_s).toBe(0.3))
+    exact = null
+  })
   it('with words that are said is only extended', async () => {
     session.text = 'a dog'
     await session.search('new')

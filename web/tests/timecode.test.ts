@@ -64,6 +64,12 @@ describe('frames', () => {
     expect(clock('24').nearest(0.041)).toBe(1)
     expect(clock('25').snap(1.05)).toBeCloseTo(1.04, 9)
   })
+  it('end with the file, as exports do', () => {
+    const variable = new FrameClock({ frame_rate: '30', start_timecode: '', has_variable_rate: true }, 10.012)
+    expect([variable.last(10.012), variable.length(2, 10.012)]).toEqual(['00:00:09:29', '00:00:08:00'])
+    const fast = new FrameClock({ frame_rate: '144', start_timecode: '', has_variable_rate: false }, 1441 / 144)
+    expect(fast.last(1441 / 144)).toBe('00:00:09:23')
+  })
   it('have a rate with a name', () => {
     expect(clock('30000/1001', '01:00:00;00').rateName).toBe('29.97 fps drop frame')
     expect(clock('24000/1001').rateName).toBe('23.976 fps')
