@@ -14,6 +14,7 @@ import {
   type SearchRequest,
   type Span,
   type Video,
+  type VideoDetail,
   type WeightsJson
 } from './service'
 
@@ -88,6 +89,7 @@ class Session {
   rowStep: ((by: number) => { hit: number; moment: number } | undefined) | null = null // the moment in the row above or below; set by the list of results
   libraryPath = $state('LIBRARY') // quoted for a shell
   open = $state<Open | null>(null)
+  viewed = $state.raw<VideoDetail | null>(null) // of the last moment that was opened from the bin or the address
   snapped = Promise.resolve() // fulfilled once the edges of the open moment are at the exact cuts
   pair = $state<MomentJson[] | null>(null) // the moment that was opened and its follow-up
   chosen = $state({ hit: 0, moment: 0 })
@@ -466,7 +468,9 @@ class Session {
   /** Open a moment of any video. Returns whether the library has the video. */
   async view({ video_id, start_s, end_s }: Span & { video_id: string }): Promise<boolean> {
     try {
-      const { video, duration_s } = await api.detail(video_id)
+      const detail = await api.detail(video_id)
+      const { video, duration_s } = detail
+      this.viewed = detail
       const change = this.open ? 'small' : 'new'
       this.judged = this.pair = null
       this.isChosen = false
@@ -648,7 +652,9 @@ class Session {
     if (!id) return
     const hasLeft = () => new URLSearchParams(location.search).get('v') !== id
     try {
-      const { video, duration_s } = await api.detail(id)
+      const detail = await api.detail(id)
+      const { video, duration_s } = detail
+      this.viewed = detail
       const [start, end] = [Math.max(0, start_s), Math.min(duration_s, end_s)]
       const span = start < end ? { start_s: start, end_s: end } : { start_s: 0, end_s: duration_s } // invalid times: the whole video
       if (!hasLeft()) this.open = { video_id: id, video, duration_s, ...span, from_s: span.start_s, atCut: {}, sentence: this.sentence, isRestored: true }
