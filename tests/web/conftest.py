@@ -83,12 +83,14 @@ def browser():
 
 
 @pytest.fixture
-def visit(browser, address, monkeypatch):
+def visit(browser, address, library, monkeypatch):
     """Open the page. An error in the browser's log, such as a refused script, fails the test.
 
     With `trouble`, logged errors are ignored, because tests make files or the service unavailable. `monkeypatch` is
     requested first, so that patches of the service are undone only after the pages are closed.
     """
+    for file in (library.folder / "bins").glob("*.json"):  # of earlier tests
+        file.unlink()
     contexts, errors = [], []
 
     def run(path="", *, at=address, width=1280, height=800, dark=False, trouble=False, **options):

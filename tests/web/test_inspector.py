@@ -534,16 +534,19 @@ def test_a_trim_is_undone_and_redone(visit):
 
 def test_a_trim_stays_while_another_moment_is_open_and_can_be_undone_afterwards(visit):
     page = open_sea(visit)
-    tile = page.locator(f"{TILE}[data-chosen=true]")
-    name = tile.get_attribute("aria-label")
+    first = page.evaluate("new URLSearchParams(location.search).get('v')")
     before_s = seconds_in(page.url, "s")
     page.keyboard.press("{")
+    until(
+        page,
+        f"before_s => Math.abs(Number(new URLSearchParams(location.search).get('s')) - before_s - {FRAME_S}) < 0.002",
+        before_s,
+    )
     page.keyboard.press("ArrowRight")
-    page.wait_for_timeout(300)
-    assert "v=" in page.url
+    video = "new URLSearchParams(location.search).get('v')"
+    until(page, f"other => {video} !== other", first)
     page.keyboard.press("ArrowLeft")
-    page.wait_for_timeout(300)
-    assert name.split(",")[0] in page.locator(f"{TILE}[data-chosen=true]").get_attribute("aria-label")
+    until(page, f"first => {video} === first", first)
     assert seconds_in(page.url, "s") == pytest.approx(before_s + FRAME_S, abs=0.002)
     page.keyboard.press("Control+z")
     assert seconds_in(page.url, "s") == pytest.approx(before_s, abs=0.002)
