@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -84,13 +85,15 @@ def browser():
 
 @pytest.fixture
 def visit(browser, address, library, monkeypatch):
-    """Open the page. An error in the browser's log, such as a refused script, fails the test.
+    """Open the page of a library without bins. An error in the browser's log, such as a refused script, fails the test.
 
     With `trouble`, logged errors are ignored, because tests make files or the service unavailable. `monkeypatch` is
     requested first, so that patches of the service are undone only after the pages are closed.
     """
-    for file in (library.folder / "bins").glob("*.json"):  # of earlier tests
-        file.unlink()
+    if bins := list((library.folder / "bins").glob("*.json")):  # of earlier tests
+        time.sleep(0.3)  # the service may be storing a change
+        for file in bins:
+            file.unlink()
     contexts, errors = [], []
 
     def run(path="", *, at=address, width=1280, height=800, dark=False, trouble=False, **options):

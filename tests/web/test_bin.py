@@ -22,20 +22,6 @@ FILE_STARTS = {  # by name of the format in the menu
 }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def no_bins(library):
-    """Delete the library's bins before and after each test. Tests of other files leave bins in the same library."""
-
-    def delete():
-        for file in (library.folder / "bins").glob("*.json"):
-            file.unlink()
-
-    delete()
-    yield
-    time.sleep(0.3)  # the page may be storing a change
-    delete()
-
-
 def stored_bins(page):
     """The bins of the service, as {name: starts of moments}. Errors do not enter the browser's log."""
     address = page.url.split("?")[0] + "api/bins"

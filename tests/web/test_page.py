@@ -5,6 +5,7 @@ import math
 import re
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -433,12 +434,23 @@ def test_parts_are_added_to_a_query_on_a_phone(visit):
     page.wait_for_url("**then=green*")
 
 
-def test_new_videos_are_indexed_from_the_page(visit, world, shot, monkeypatch):
+@pytest.fixture
+def folder(world, library):
+    """The folder of the videos. Videos that a test adds are removed afterwards, because other tests count the hits."""
+    before = set((world / "videos").iterdir())
+    yield world / "videos"
+    added = set((world / "videos").iterdir()) - before
+    library.remove([record.path for record in library.videos() if Path(record.path) in added])
+    for file in added:
+        file.unlink()
+
+
+def test_new_videos_are_indexed_from_the_page(visit, folder, shot, monkeypatch):
     monkeypatch.setattr(library_module, "load_encoder", load_toy)
     page = visit()
     page.wait_for_selector(TILE)
-    write_clip(world / "videos" / "new.webm", ["white"], **VP9)
-    (world / "videos" / "broken.webm").write_text("no video")
+    write_clip(folder / "new.webm", ["white"], **VP9)
+    (folder / "broken.webm").write_text("no video")
     page.get_by_role("button", name="Index").click()
     page.get_by_role("button", name="Find new videos").click()
     until(page, "document.querySelector('dialog strong')?.textContent === 'done'")
@@ -450,7 +462,7 @@ def test_new_videos_are_indexed_from_the_page(visit, world, shot, monkeypatch):
     assert any(name.startswith("new.webm") for name in tile_names(page))
 
 
-def test_a_folder_is_watched_from_the_page(visit, world, shot, monkeypatch):
+def test_a_folder_is_watched_from_the_page(visit, folder, shot, monkeypatch):
     monkeypatch.setattr(library_module, "load_encoder", load_toy)
     page = visit("?q=red")
     page.wait_for_selector(TILE)
@@ -460,7 +472,7 @@ def test_a_folder_is_watched_from_the_page(visit, world, shot, monkeypatch):
     until(page, "document.querySelector('dialog li button[aria-pressed=true]')")
     count = page.locator("dialog[open] li .quiet").first.text_content()
     try:
-        write_clip(world / "videos" / "later.webm", ["red"], **VP9)
+        write_clip(folder / "later.webm", ["red"], **VP9)
         counted = "before => document.querySelector('dialog[open] li .quiet').textContent !== before"
         until(page, counted, count, patience_s=60)
         shot(page, "watching")

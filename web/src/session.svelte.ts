@@ -52,6 +52,8 @@ const LIBRARY_PAGE = 60 // videos
 const ROUNDING_S = 1e-5 // times in the page's address are rounded to microseconds
 const isNear = (a_s: number, b_s: number) => Math.abs(a_s - b_s) < ROUNDING_S
 export const isSameSpan = (a: Span, b: Span) => isNear(a.start_s, b.start_s) && isNear(a.end_s, b.end_s)
+/** Where playback of a moment begins: at its peak, unless a trim has cut it off. */
+const peakOf = ({ start_s, end_s, peak_s }: MomentJson) => (peak_s >= start_s && peak_s < end_s ? peak_s : start_s)
 const hitKey = (hit: HitJson) => `${hit.video_id} ${hit.start_s}`
 
 /** A whole video, in the form of a hit. */
@@ -457,8 +459,8 @@ class Session {
     this.judged = null
     this.pair = video.then ? [span, video.then[moment]] : null
     const { video_id, duration_s } = video
-    const { start_s, end_s, peak_s, atCut } = span
-    const from_s = this.hasQuery && peak_s >= start_s && peak_s < end_s ? peak_s : start_s // a trim may have cut off the peak
+    const { start_s, end_s, atCut } = span
+    const from_s = this.hasQuery ? peakOf(span) : start_s
     this.open = { video_id, video: video.video, duration_s, start_s, end_s, from_s, atCut: atCut ?? {}, sentence: this.foundBy }
     this.inContext = false
     this.lost = ''
@@ -468,9 +470,7 @@ class Session {
   /** Open a moment of any video. Returns whether the library has the video. */
   async view({ video_id, start_s, end_s }: Span & { video_id: string }): Promise<boolean> {
     try {
-      const detail = await api.detail(video_id)
-      const { video, duration_s } = detail
-      this.viewed = detail
+      const { video, duration_s } = (this.viewed = await api.detail(video_id))
       const change = this.open ? 'small' : 'new'
       this.judged = this.pair = null
       this.isChosen = false
@@ -506,11 +506,11 @@ class Session {
     if (this.open === open) this.write('small')
   }
   /** Loop another span of the open video. */
-  turnTo({ start_s, end_s, peak_s, atCut = {} }: ShownMoment): void {
+  turnTo(moment: ShownMoment): void {
     if (!this.open) return
     this.judged = null
-    const from_s = peak_s >= start_s && peak_s < end_s ? peak_s : start_s
-    this.open = { ...this.open, start_s, end_s, from_s, atCut }
+    const { start_s, end_s, atCut = {} } = moment
+    this.open = { ...this.open, start_s, end_s, from_s: peakOf(moment), atCut }
     this.inContext = false
     this.write('new')
   }
@@ -542,8 +542,8 @@ class Session {
     const hits = this.hasQuery ? this.hits.filter((hit) => hit.video_id === video_id) : []
     const listed = [...hits, this.best[video_id]].flatMap((hit) => [...(hit?.moments ?? []), ...(hit?.then ?? [])])
     const moved = listed.filter((place) => isSameSpan(place, from))
-    const isExact = Object.keys(atCut).length > 0 // otherwise its edges are moved to the exact cuts when it is opened
-    for (const place of moved) Object.assign(place, { start_s, end_s, atCut: isExact ? { ...atCut } : undefined })
+    const isFinal = Object.keys(atCut).length > 0 // otherwise its edges are moved to the exact cuts when it is opened
+    for (const place of moved) Object.assign(place, { start_s, end_s, atCut: isFinal ? { ...atCut } : undefined })
     const { open } = this
     const isOpen = open?.video_id === video_id && isSameSpan(open, from)
     if (isOpen) Object.assign(open, { start_s, end_s, atCut: { ...atCut } })
@@ -652,9 +652,7 @@ class Session {
     if (!id) return
     const hasLeft = () => new URLSearchParams(location.search).get('v') !== id
     try {
-      const detail = await api.detail(id)
-      const { video, duration_s } = detail
-      this.viewed = detail
+      const { video, duration_s } = (this.viewed = await api.detail(id))
       const [start, end] = [Math.max(0, start_s), Math.min(duration_s, end_s)]
       const span = start < end ? { start_s: start, end_s: end } : { start_s: 0, end_s: duration_s } // invalid times: the whole video
       if (!hasLeft()) this.open = { video_id: id, video, duration_s, ...span, from_s: span.start_s, atCut: {}, sentence: this.sentence, isRestored: true }

@@ -190,12 +190,10 @@ def cuts(moments: Sequence[ExportedMoment], timeline: TimelineRate) -> list[Cut]
     for moment in moments:
         assert moment.timing is not None, "the caller has checked"
         rate = _rate(moment.timing, timeline)
-        is_same_rate = _editors_rate(moment.timing) is not None
         # Editors play the frames of a file with 23.98 frames per second at 23.976, so count them at the file's rate.
-        counted = Fraction(moment.timing.frame_rate) if is_same_rate else rate
+        counted = rate if _editors_rate(moment.timing) is None else Fraction(moment.timing.frame_rate)
         source_in, source_out = (
-            nearest_frame(time_s, counted) if is_same_rate else _timeline_frame(time_s, moment.timing, rate)
-            for time_s in (moment.start_s, moment.end_s)
+            _source_frame(time_s, moment.timing, counted) for time_s in (moment.start_s, moment.end_s)
         )
         num_frames = nearest_frame(moment.duration_s, counted) or source_out
         source_in = max(0, min(source_in, num_frames - 1))
@@ -234,11 +232,14 @@ def _editors_rate(timing: Timing) -> Fraction | None:
     return nearest if is_close and not timing.has_variable_rate else None
 
 
-def _timeline_frame(time_s: float, timing: Timing, rate: Fraction) -> int:
-    """Return the first timeline frame, counted at `rate`, that shows no frame of the file before `time_s`."""
+def _source_frame(time_s: float, timing: Timing, counted: Fraction) -> int:
+    """Return the frame at which an edge of a clip is, counted at the rate `counted`.
+
+    At another rate than the file's, it is the first timeline frame that shows no frame of the file before `time_s`.
+    """
     own = Fraction(timing.frame_rate)
     start_s = Fraction(time_s) - _ROUNDING_S if timing.has_variable_rate else nearest_frame(time_s, own) / own
-    return max(0, math.ceil(start_s * rate))
+    return max(0, math.ceil(start_s * counted))
 
 
 def _start_frame(timing: Timing, rate: Fraction) -> int | None:

@@ -70,8 +70,12 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
 
 def imports_of(folder: Path) -> list[PluginModule]:
     """Return the plug-ins that a saved model lists. Raises CheckpointError if the list is damaged."""
+    return _imports(_read_settings(folder / SETTINGS), folder)
+
+
+def _imports(settings: Mapping[str, Any], folder: Path) -> list[PluginModule]:
     try:
-        return read_plugins(_read_settings(folder / SETTINGS).get("imports", []))
+        return read_plugins(settings.get("imports", []))
     except ValueError as error:
         raise CheckpointError(f"{folder / SETTINGS}: {error}; copy the file again") from error
 
@@ -83,7 +87,7 @@ def load_model(folder: Path) -> RetrievalModel:
         not finite. ConfigError if the model needs code from outside this package that the user has not imported before.
     """
     settings = _read_settings(folder / SETTINGS)
-    require(imports_of(folder), folder)
+    require(_imports(settings, folder), folder)
     try:
         name = ModelName.of(str(settings["method"]))
         config = configure(name, settings["model"], where=str(folder / SETTINGS))

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 _UNSPACED = (
-    r"\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff"
-    r"\U00020000-\U0003ffff"
+    r"\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    r"\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff"
 )
 # Files use several characters for an apostrophe inside a word. Some of them are letters (ʼ ʻ) or accents (` ´).
 _APOSTROPHES = "'’‘`´＇ʼʻ"
@@ -28,7 +28,8 @@ _NUMBER_SEPARATOR = "[.,'’\u00a0\u202f]"
 _NUMBER = rf"(?<![^\W_])(?<!\d[.,])\d{{1,3}}(?:{_NUMBER_SEPARATOR}\d{{3}})+(?![^\W_])"
 _SYLLABLE = r"[\u1100-\u115f][\u1160-\u11a7]?[\u11a8-\u11ff]?"  # a Korean syllable in decomposed form
 _WORD = re.compile(
-    rf"{_NUMBER}|{_SYLLABLE}|[{_UNSPACED}]\0*|{_ELIDED}(?=[{_APOSTROPHES}](?![sS]\b){_LETTER})|{_LETTER}+(?:[{_APOSTROPHES}]{_LETTER}+)*"
+    rf"{_NUMBER}|{_SYLLABLE}|[{_UNSPACED}]\0*"
+    rf"|{_ELIDED}(?=[{_APOSTROPHES}](?![sS]\b){_LETTER})|{_LETTER}+(?:[{_APOSTROPHES}]{_LETTER}+)*"
 )
 _MARKS = {"Mn", "Mc", "Me", "Cf"}  # categories of marks (accents, vowel signs) and of invisible characters in words
 # Marks that do not change a word: accents of Latin, Greek and Cyrillic, Hebrew points, Arabic harakat, and variation

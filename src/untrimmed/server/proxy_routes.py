@@ -40,10 +40,9 @@ class _RenderingResponse(StreamingResponse):
             await super().__call__(scope, receive, send)
         except VideoError as error:
             log.warning("a proxy is incomplete: %s", error)
-        finally:  # also if the client disconnects
-            with anyio.CancelScope(
-                shield=True
-            ):  # in a thread: `leave` may wait until another thread has hashed a proxy
+        finally:
+            # Also if the client disconnects. In a thread, because `leave` may wait until a proxy has been hashed.
+            with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(self._proxies.leave, self._rendering)
 
 

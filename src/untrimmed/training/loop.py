@@ -232,11 +232,12 @@ class TrainingLoop:
     def _require_finite(self, values: dict[str, torch.Tensor]) -> None:
         """Add the loss terms to the sums of the epoch. Raise a ConfigError if a term is not one finite number."""
         state = self.state
-        if wrong := [name for name, value in values.items() if value.ndim]:
-            shape = list(values[wrong[0]].shape)
-            raise ConfigError(
-                f"the loss term {wrong[0]!r} has shape {shape}, expected one number; return, for example, its mean()"
-            )
+        for name, tensor in values.items():
+            if tensor.ndim:
+                raise ConfigError(
+                    f"the loss term {name!r} has shape {list(tensor.shape)}, expected one number; return, for example, "
+                    "its mean()"
+                )
         self._batch_terms = dict(zip(values, torch.stack(list(values.values())).tolist(), strict=True))
         for name, value in self._batch_terms.items():
             if not math.isfinite(value):

@@ -46,7 +46,8 @@ def choose_metric(train: TrainSettings) -> Callable[[Validation], Any] | None:
 def selection_by(metric: Callable[[Validation], Any], validation: Validation) -> float:
     """Return the value of a metric function.
 
-    Raises: ConfigError if the value is not a finite number, or if the function uses a metric that does not exist.
+    Raises: ConfigError if the value is not a finite number, UnknownNameError if the function uses a metric that does
+        not exist.
     """
     try:
         value = metric(validation)

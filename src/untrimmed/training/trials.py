@@ -22,7 +22,7 @@ from untrimmed.files import write_whole
 from untrimmed.models.naming import ModelName
 from untrimmed.models.registry import attachment_class, model_class, plain_sections
 from untrimmed.models.storage import SETTINGS, imports_of
-from untrimmed.plugins import has_changed
+from untrimmed.plugins import PluginModule, has_changed
 from untrimmed.precision import Precision
 from untrimmed.presets import Preset, choose_preset
 from untrimmed.running.run import Run, is_run, open_run, read_config
@@ -94,13 +94,10 @@ class Trial:
         if not is_run(self.folder):
             return
         advice = f"delete the folder and {self.note.name} to train again, or choose another --out"
-        name = ModelName.of(self.method)
-        modules = {cls.__module__ for cls in (model_class(name), *map(attachment_class, name.attachments))}
-        for plugin in imports_of(self.folder) if (self.folder / SETTINGS).is_file() else ():
-            if plugin.name in modules and has_changed(plugin):
-                raise ConfigError(
-                    f"{self.folder}: contains a run that was trained with another version of {plugin.file}; {advice}"
-                )
+        if plugin := self._changed_plugin():
+            raise ConfigError(
+                f"{self.folder}: contains a run that was trained with another version of {plugin.file}; {advice}"
+            )
         preset = self.fitted_settings
         sizes = preset.sizes()
         others = {"weights": preset.weights_in(sizes), "train": to_plain(preset.train)}
@@ -111,6 +108,15 @@ class Trial:
                 raise ConfigError(
                     f"{self.folder}: contains a run with {key} = {stored[key]}, expected {expected[key]}; {advice}"
                 )
+
+    def _changed_plugin(self) -> PluginModule | None:
+        """Return a plug-in that defines a part of the model and has changed since the run in the folder was trained."""
+        if not (self.folder / SETTINGS).is_file():
+            return None
+        name = ModelName.of(self.method)
+        modules = {cls.__module__ for cls in (model_class(name), *map(attachment_class, name.attachments))}
+        changed = (plugin for plugin in imports_of(self.folder) if plugin.name in modules and has_changed(plugin))
+        return next(changed, None)
 
     @property
     def is_finished(self) -> bool:

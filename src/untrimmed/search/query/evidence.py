@@ -19,6 +19,7 @@ from untrimmed.span import Evidence, MatchedWord
 from untrimmed.types import TextFeatures
 
 PASSAGES_OF_VIDEO = 8
+_FIRST_VIDEOS = 25  # the first search by words reads `per_video` passages for each of at most this many videos
 _MAX_ROWS = 20_000  # the search by words reads at most this many passages
 _PASSAGES_BY_MEANING = 3  # largest number of passages of a video that are found by meaning
 _LEAST_VIDEOS = 20
@@ -167,9 +168,8 @@ def _in_mode(
         by_meaning: set[str] = set()
         if not part.query.phrases:
             by_meaning = {video.video_id for video in prepared.rank(limit=limit, among=among)}
-        meanings, new = _meanings(
-            view, prepared, {match.video_id for match in by_words} | by_meaning, by_meaning, settings
-        )
+        video_ids = {match.video_id for match in by_words} | by_meaning
+        meanings, new = _meanings(view, prepared, video_ids, by_meaning, settings)
         for match in view.table.passages_at(new - matches.keys(), sorted(by_meaning)):
             matches[match.reading_id, match.number] = match
     return [
@@ -188,7 +188,7 @@ def _by_words(
 ) -> list[PassageMatch]:
     """Return up to `per_video` passages for each of the `limit` videos whose words match best."""
     few = among if among is None or len(among) <= _MAX_AMONG else None
-    num_rows = per_video * min(limit, 25)
+    num_rows = per_video * min(limit, _FIRST_VIDEOS)
     while True:
         rows = view.table.search(query, mode, limit=num_rows, among=few)
         num_of_video: dict[str, int] = {}
