@@ -16,6 +16,7 @@ pytestmark = pytest.mark.check
 
 FRAME_S = 1 / 25
 TIMECODE = "document.querySelector('output[aria-label=Timecode]').textContent"
+VIDEO = "new URLSearchParams(location.search).get('v')"  # the id of the open video
 STATUS = "document.querySelector('[role=toolbar] [role=status]').textContent"
 
 
@@ -534,7 +535,7 @@ def test_a_trim_is_undone_and_redone(visit):
 
 def test_a_trim_stays_while_another_moment_is_open_and_can_be_undone_afterwards(visit):
     page = open_sea(visit)
-    first = page.evaluate("new URLSearchParams(location.search).get('v')")
+    first = page.evaluate(VIDEO)
     before_s = seconds_in(page.url, "s")
     page.keyboard.press("{")
     until(
@@ -543,13 +544,57 @@ def test_a_trim_stays_while_another_moment_is_open_and_can_be_undone_afterwards(
         before_s,
     )
     page.keyboard.press("ArrowRight")
-    video = "new URLSearchParams(location.search).get('v')"
-    until(page, f"other => {video} !== other", first)
+    until(page, f"other => {VIDEO} !== other", first)
     page.keyboard.press("ArrowLeft")
-    until(page, f"first => {video} === first", first)
+    until(page, f"first => {VIDEO} === first", first)
     assert seconds_in(page.url, "s") == pytest.approx(before_s + FRAME_S, abs=0.002)
     page.keyboard.press("Control+z")
     assert seconds_in(page.url, "s") == pytest.approx(before_s, abs=0.002)
+
+
+def test_a_drag_that_is_held_while_another_moment_opens_trims_only_its_own_moment(visit):
+    page = open_sea(visit)
+    first = page.evaluate(VIDEO)
+    box = page.get_by_role("slider", name="Out", exact=True).bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + 20
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x - 40, y, steps=5)
+    end_s = seconds_in(page.url, "e")
+    with page.expect_response(lambda response: "/edges?" in response.url):
+        page.keyboard.press("ArrowRight")
+        until(page, f"other => {VIDEO} !== other", first)
+    until(page, f"{TIMECODE}.length === 11")
+    page.wait_for_timeout(300)
+    other = page.url
+    page.mouse.move(x - 80, y, steps=5)
+    page.mouse.up()
+    page.wait_for_timeout(300)
+    assert page.url == other
+    page.keyboard.press("ArrowLeft")
+    until(page, f"first => {VIDEO} === first", first)
+    assert seconds_in(page.url, "e") == end_s
+    page.keyboard.press("Control+z")
+    until(page, "end_s => Number(new URLSearchParams(location.search).get('e')) > end_s + 0.1", end_s)
+
+
+def test_a_trim_of_a_result_stays_after_back_and_a_reload(visit):
+    page = open_sea(visit)
+    page.keyboard.press("{")
+    page.keyboard.press("}")
+    page.wait_for_timeout(300)
+    edges = [seconds_in(page.url, name) for name in "se"]
+    page.keyboard.press("Escape")
+    page.fill("#q", "green")
+    page.press("#q", "Enter")
+    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+    page.go_back()
+    page.go_back()
+    assert "q=white" in page.url
+    page.reload()
+    page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
+    until(page, f"({VIDEO} ?? '') !== ''")
+    assert [seconds_in(page.url, name) for name in "se"] == edges
 
 
 def test_home_moves_the_playhead_after_an_edge_was_dragged(visit):

@@ -103,9 +103,11 @@ export const frame = (id: string, time_s: number, side = 180) =>
 /** The address of a thumbnail at most half a second from a time. If it has a `version`, browsers cache it permanently. */
 export const thumbnail = (id: string, time_s: number, version = '') =>
   `/api/videos/${id}/thumbnail?time_s=${Math.max(0, time_s).toFixed(3)}${version && `&version=${version}`}`
-/** The address of a thumbnail of a moment: if possible from inside the moment, and at its peak, or else at its middle. */
-export const momentThumbnail = (id: string, { start_s, end_s, peak_s = (start_s + end_s) / 2 }: Span & { peak_s?: number }) =>
-  `${thumbnail(id, peak_s)}&start_s=${exact(start_s)}&end_s=${exact(end_s)}`
+/** The address of a thumbnail of a moment: if possible from inside the moment, at its peak, or at its middle if a trim cut the peak off. */
+export const momentThumbnail = (id: string, { start_s, end_s, peak_s = start_s }: Span & { peak_s?: number }) => {
+  const at_s = peak_s > start_s && peak_s < end_s ? peak_s : (start_s + end_s) / 2
+  return `${thumbnail(id, at_s)}&start_s=${exact(start_s)}&end_s=${exact(end_s)}`
+}
 export const thumbnails = (id: string) => get<ThumbnailSheets>(`/api/videos/${id}/thumbnails`)
 /** The address of one image with thumbnails at equal distances, in rows of ten. */
 export const overview = (id: string, pictures: number) => `/api/videos/${id}/thumbnails/overview?pictures=${pictures}`

@@ -3,8 +3,9 @@
 import { untrack } from 'svelte'
 import * as api from './api'
 import { changes } from './changes'
+import type { Edited } from './edges'
 import type { BinJson, BinMomentJson, BinSummary, Span } from './service'
-import { isSameSpan, session, type Edited, type Open } from './session.svelte'
+import { isSameSpan, session, type Open } from './session.svelte'
 import { forget, remember, remembered, stored } from './storage'
 
 export type BinMoment = BinMomentJson

@@ -1,6 +1,7 @@
 // State of the page: query, hits, and open moment, mirrored in the address.
 
 import { FIELDS, MODES, WORDS, example, readFields, readLayout, readModes, readWeights, valid, type Example, type Layout, type Mode, type Value } from './address'
+import { movedEdges, type Edge, type Edges, type Edited, type ShownMoment } from './edges'
 import { passageOf } from './evidence'
 import { checked, isVideo, keptPicture, middleFrame, pictureId } from './picture'
 import { remember, remembered, stored } from './storage'
@@ -23,12 +24,6 @@ import {
  * `sentence` is that of the query that found it. `isRestored` is set if the address named the moment, for example after a reload.
  */
 export interface Open extends Span { video_id: string; video: string; duration_s: number; from_s: number; atCut: Edges; sentence: string; isRestored?: boolean }
-type Edge = 'start_s' | 'end_s'
-type Edges = Partial<Record<Edge, boolean>>
-/** A moment. `atCut` is set once its edges have been moved to exact cuts or trimmed. */
-type ShownMoment = MomentJson & { atCut?: Edges }
-/** The edges of a moment before or after a trim. */
-export type Edited = Span & { atCut?: Edges }
 /** The effect on the browser's history: a new entry, a draft entry, a finished draft, or no entry. */
 type Change = 'new' | 'typed' | 'submitted' | 'small'
 /** What an entry of the history has beside its address: whether it is a draft, and the number of the picture. */
@@ -238,8 +233,15 @@ class Session {
       if (!abort.signal.aborted) this.isBusy = this.isArriving = false
     }
   }
-  #ask(query: SearchRequest, signal: AbortSignal, onHit: (hit: HitJson) => void = () => {}): Promise<SearchAnswer> {
-    return this.picture ? api.searchPicture(this.picture, query, signal) : api.search(query, signal, onHit)
+  async #ask(query: SearchRequest, signal: AbortSignal, onHit: (hit: HitJson) => void = () => {}): Promise<SearchAnswer> {
+    const restored = (hit: HitJson) => {
+      for (const places of [hit.moments, hit.then ?? []]) movedEdges.restore(query.text!, hit.video_id, places)
+      return hit
+    }
+    const found = this.picture ? api.searchPicture(this.picture, query, signal) : api.search(query, signal, (hit) => onHit(restored(hit)))
+    const answer = await found
+    answer.hits.forEach(restored)
+    return answer
   }
   /** Add the next hits, or the next videos of the library, to those shown. */
   async more(): Promise<void> {
@@ -497,13 +499,10 @@ class Session {
     const { start_s, end_s } = span
     const exact = await api.edges(open.video_id, span, !!passageOf(span)).catch(() => null) // a video that cannot be read keeps its edges
     if (!exact || (exact.start_s === start_s && exact.end_s === end_s)) return
-    const isUnmoved = (place: Span) => place.start_s === start_s && place.end_s === end_s
-    if (!isUnmoved(open)) return
+    if (open.start_s !== start_s || open.end_s !== end_s) return
     const atCut = { start_s: exact.start_s !== start_s, end_s: exact.end_s !== end_s }
-    const peak_s = Math.min(exact.end_s, Math.max(exact.start_s, span.peak_s))
-    if (isUnmoved(span)) Object.assign(span, exact, { atCut, peak_s })
-    Object.assign(open, exact, { atCut })
-    if (this.open === open) this.write('small')
+    this.setEdges(open.video_id, { start_s, end_s }, { ...exact, atCut })
+    Object.assign(open, exact, { atCut }) // also if another moment is open by now
   }
   /** Loop another span of the open video. */
   turnTo(moment: ShownMoment): void {
@@ -543,7 +542,7 @@ class Session {
     const listed = [...hits, this.best[video_id]].flatMap((hit) => [...(hit?.moments ?? []), ...(hit?.then ?? [])])
     const moved = listed.filter((place) => isSameSpan(place, from))
     const isFinal = Object.keys(atCut).length > 0 // otherwise its edges are moved to the exact cuts when it is opened
-    for (const place of moved) Object.assign(place, { start_s, end_s, atCut: isFinal ? { ...atCut } : undefined })
+    for (const place of moved) movedEdges.move(this.foundBy, video_id, place, { start_s, end_s, atCut: isFinal ? atCut : undefined })
     const { open } = this
     const isOpen = open?.video_id === video_id && isSameSpan(open, from)
     if (isOpen) Object.assign(open, { start_s, end_s, atCut: { ...atCut } })

@@ -1,24 +1,26 @@
-// The page's local storage, if the browser allows any.
+// The page's storage, if the browser allows any. `sessionStorage` is that of one tab.
 
-export function remembered(key: string): string {
+type Area = 'localStorage' | 'sessionStorage'
+
+export function remembered(key: string, area: Area = 'localStorage'): string {
   try {
-    return localStorage.getItem(key) ?? ''
+    return globalThis[area].getItem(key) ?? ''
   } catch {
     return ''
   }
 }
 
-export function stored<T>(key: string, fallback: T): T {
+export function stored<T>(key: string, fallback: T, area: Area = 'localStorage'): T {
   try {
-    return JSON.parse(remembered(key)) as T
+    return JSON.parse(remembered(key, area)) as T
   } catch {
     return fallback
   }
 }
 
-export function remember(key: string, value: string): void {
+export function remember(key: string, value: string, area: Area = 'localStorage'): void {
   try {
-    localStorage.setItem(key, value)
+    globalThis[area].setItem(key, value)
   } catch {
     // forbidden or full: the value lasts until the page is closed
   }

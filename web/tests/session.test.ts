@@ -19,7 +19,6 @@ let session: (typeof import('../src/session.svelte'))['session']
 
 /** What the page needs of a browser. */
 function stubBrowser(): void {
-  const kept = new Map<string, string>()
   const location = { pathname: '/', search: '' }
   const go = (state: unknown, address?: string) => {
     history.state = state
@@ -37,7 +36,10 @@ function stubBrowser(): void {
   }
   vi.stubGlobal('location', location)
   vi.stubGlobal('history', history)
-  vi.stubGlobal('localStorage', { getItem: (key: string) => kept.get(key) ?? null, setItem: (key: string, value: string) => kept.set(key, value) })
+  for (const area of ['localStorage', 'sessionStorage']) {
+    const kept = new Map<string, string>()
+    vi.stubGlobal(area, { getItem: (key: string) => kept.get(key) ?? null, setItem: (key: string, value: string) => kept.set(key, value) })
+  }
   vi.stubGlobal('fetch', async (path: string, init?: RequestInit) => {
     if (path.includes('/edges?')) edgeRequests.push(path)
     if (path.includes('/edges?')) return exact ? Response.json(exact) : new Response(null, { status: 404 })
@@ -117,6 +119,44 @@ describe('an open moment', () => {
     session.show(0, 0)
     await vi.waitFor(() => expect(session.open!.start_s).toBe(0.3))
     exact = null
+  })
+  it('keeps a trim in the next answer for the same sentence, and after a reload, but not for another sentence', async () => {
+    session.text = 'a dog'
+    await session.search('new')
+    session.show(0, 1)
+    const trimmed = { start_s: 10.4, end_s: 12, atCut: { start_s: false } }
+    session.setEdges(ID, session.open!, trimmed)
+    await session.search('new')
+    await session.toggleAll(0)
+    expect(session.hits[0].moments[2]).toMatchObject(trimmed)
+    vi.resetModules()
+    session = (await import('../src/session.svelte')).session
+    session.text = 'a dog'
+    await session.search('new')
+    expect(session.hits[0].moments[1]).toMatchObject(trimmed)
+    session.setEdges(ID, trimmed, { start_s: 10, end_s: 12 })
+    await session.search('new')
+    expect(session.hits[0].moments[1].start_s).toBe(10)
+    session.setEdges(ID, session.hits[0].moments[1], trimmed)
+    session.text = 'a cat'
+    await session.search('new')
+    expect(session.hits[0].moments[1].start_s).toBe(10)
+  })
+  it('keeps a trim that was made before all hits had arrived', async () => {
+    const lines = new TransformStream<string, string>()
+    const writer = lines.writable.getWriter()
+    const send = (line: object) => writer.write(JSON.stringify(line) + '\n')
+    vi.stubGlobal('fetch', async () => new Response(lines.readable.pipeThrough(new TextEncoderStream())))
+    session.text = 'a dog'
+    const search = session.search('new')
+    void send({ hit: HITS[0] })
+    await vi.waitFor(() => expect(session.hits).toHaveLength(1))
+    session.show(0, 1)
+    session.setEdges(ID, session.open!, { start_s: 10.4, end_s: 12, atCut: { start_s: false } })
+    void send({ answer: { hits: HITS, warnings: [], partial: false, took_s: 0 } })
+    await search
+    expect(session.hits[0].moments[1]).toMatchObject({ start_s: 10.4, end_s: 12 })
+    expect(session.hits).toHaveLength(2)
   })
   it('with words that are said is only extended', async () => {
     session.text = 'a dog'

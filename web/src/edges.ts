@@ -1,0 +1,43 @@
+// The edges of moments after they were moved to exact cuts or trimmed. The service knows only those that it found.
+
+import type { MomentJson, Span } from './service'
+import { remember, stored } from './storage'
+
+export type Edge = 'start_s' | 'end_s'
+/** Which edges are at a shot change. */
+export type Edges = Partial<Record<Edge, boolean>>
+/** The edges of a moment before or after a trim. */
+export type Edited = Span & { atCut?: Edges }
+/** A moment of the results. `atCut` is set once its edges were moved; `found` has the edges that the service found. */
+export type ShownMoment = MomentJson & { atCut?: Edges; found?: Span }
+
+const KEPT = 'untrimmed-edges'
+const MAX_KEPT = 300
+
+/** The moved edges by sentence, video and found edges. They last as long as the tab. */
+class MovedEdges {
+  #kept = new Map<string, Edited>(stored<[string, Edited][]>(KEPT, [], 'sessionStorage'))
+
+  #key(sentence: string, video_id: string, { start_s, end_s }: Span): string {
+    return JSON.stringify([sentence, video_id, start_s, end_s])
+  }
+  /** Move the edges of a moment and remember them. Without `atCut` they are as found and not remembered. */
+  move(sentence: string, video_id: string, moment: ShownMoment, { start_s, end_s, atCut }: Edited): void {
+    moment.found ??= { start_s: moment.start_s, end_s: moment.end_s }
+    Object.assign(moment, { start_s, end_s, atCut: atCut && { ...atCut } })
+    const key = this.#key(sentence, video_id, moment.found)
+    this.#kept.delete(key)
+    if (atCut) this.#kept.set(key, { start_s, end_s, atCut: { ...atCut } })
+    if (this.#kept.size > MAX_KEPT) this.#kept.delete(this.#kept.keys().next().value!)
+    remember(KEPT, JSON.stringify([...this.#kept]), 'sessionStorage')
+  }
+  /** Give moments that arrived from the service the edges that they were moved to before. */
+  restore(sentence: string, video_id: string, moments: ShownMoment[] = []): void {
+    for (const moment of moments) {
+      const edges = this.#kept.get(this.#key(sentence, video_id, moment))
+      if (edges) this.move(sentence, video_id, moment, edges)
+    }
+  }
+}
+
+export const movedEdges = new MovedEdges()
