@@ -165,6 +165,23 @@ def moments_in_bin(page):
     return page.request.get(f"{page.url.split('?')[0]}api/bins/{item['bin_id']}").json()["moments"]
 
 
+def test_a_note_is_stored_if_the_page_is_reloaded_while_it_is_typed(visit):
+    page = with_three(visit)
+    until_saved(page)
+    page.get_by_label("Note", exact=True).fill("waves at dusk")
+    page.reload()
+    until(page, f"document.querySelectorAll('{ITEMS}').length === 3")
+    assert moments_in_bin(page)[2]["note"] == "waves at dusk"
+    until(page, f"document.querySelectorAll('{ITEMS}')[2].title.includes('waves')")
+
+
+def test_a_moment_that_cannot_be_opened_says_so_next_to_the_bin(visit):
+    page = with_three(visit, trouble=True)
+    page.route("**/api/videos/*", lambda route: route.abort())
+    page.locator(ITEMS).first.click()
+    page.locator(".notice").get_by_text("does not respond").wait_for()
+
+
 def test_a_moment_of_the_bin_is_trimmed_in_place_and_the_trim_is_undone_and_redone(visit):
     page = with_three(visit)
     before = names(page)
@@ -183,6 +200,7 @@ def test_a_moment_of_the_bin_is_trimmed_in_place_and_the_trim_is_undone_and_redo
         ("Control+Shift+Z", last_s),
     ):
         page.keyboard.press(key)
+        page.get_by_text("Undone: Trim" if key == "Control+z" else "Redone: Trim").wait_for()
         until(page, f"document.querySelectorAll('{ITEMS}')[1].classList.contains('open')")
         if expected_s:
             assert seconds_in(page.url, "e") == pytest.approx(expected_s, abs=0.001)

@@ -5,6 +5,7 @@ import type { BinJson, BinList, BinMomentRequest, BinRequest, CountedFolder, Exp
 export type { CountedFolder, Folder, FolderListing, Job, RelevanceCurve, Watch }
 
 const CURVE_POINTS = 4000 // the maximum of the service; enough to zoom in on a film
+const MAX_KEPT_ALIVE = 20_000 // characters of a request; browsers allow 64 KB
 
 /** The service cannot be reached. */
 export class Unreachable extends Error {
@@ -62,8 +63,11 @@ export const controlJob = (id: string, action: 'pause' | 'resume' | 'stop' | 're
 export const bins = () => get<BinList>('/api/bins')
 export const bin = (id: string) => get<BinJson>(`/api/bins/${id}`)
 export const createBin = (name: string, moments: BinMomentRequest[]) => post<BinJson>('/api/bins', binBody(name, moments))
-export const replaceBin = async ({ bin_id, version, name, moments }: BinRequest & { bin_id: string; version: string }): Promise<BinJson> =>
-  (await ask(`/api/bins/${bin_id}`, { ...jsonBody({ ...binBody(name, moments), version }), method: 'PUT' })).json()
+export async function replaceBin({ bin_id, version, name, moments }: BinRequest & { bin_id: string; version: string }): Promise<BinJson> {
+  const request = jsonBody({ ...binBody(name, moments), version })
+  const keepalive = String(request.body).length < MAX_KEPT_ALIVE // goes on if the page is closed
+  return (await ask(`/api/bins/${bin_id}`, { ...request, method: 'PUT', keepalive })).json()
+}
 export const deleteBin = async (id: string, version: string): Promise<BinList> =>
   (await ask(`/api/bins/${id}?version=${encodeURIComponent(version)}`, { method: 'DELETE' })).json()
 function binBody(name: string, moments: BinMomentRequest[]): BinRequest {

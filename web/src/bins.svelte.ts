@@ -13,12 +13,15 @@ export type BinMoment = BinMomentJson
 type NewMoment = Pick<BinMoment, 'video_id' | 'video' | 'start_s' | 'end_s'> & { sentence?: string }
 /** A trim of the open moment. */
 interface Trim { video_id: string; before: Edited; after: Edited }
+/** `before` is the order before a drag. A change that `isQuiet` is not announced. */
+interface Details { before?: BinMoment[]; trim?: Trim; isQuiet?: boolean }
 /** `key` names the bin in this page, also before it is stored and while it is deleted. No id: not stored yet. */
 interface Bin { key: string; bin_id: string; name: string; moments: BinMoment[] }
 
 const OPEN = 'untrimmed-bin' // id of the open bin
 const OLD = 'untrimmed-basket' // where the browser kept its only bin before libraries had bins
 const NAME = 'Bin'
+const TRIM = 'Trim'
 const NOTICE_MS = 8000
 const RETRY_MS = 2000
 
@@ -136,8 +139,9 @@ class Bins {
       if (bin.bin_id) this.all = (await api.deleteBin(bin.bin_id, this.#versions.get(bin.bin_id)!)).bins
       this.#unsaved.delete(key)
       this.#ids.delete(key)
-      changes.add({ undo: () => this.#restore(bin) })
-      this.#tell(`Deleted ${bin.name}`)
+      const text = `Deleted ${bin.name}`
+      changes.add({ name: text, undo: () => this.#restore(bin) })
+      this.#tell(text)
       if (this.bin.key !== key) return
       if (this.all.length) await this.choose(this.all[0].bin_id)
       else this.create()
@@ -165,10 +169,10 @@ class Bins {
     this.#change('Moved in the bin', (bin) => bin.moments.splice(to, 0, ...bin.moments.splice(from, 1)), { before: order })
   }
   note(index: number, note: string): void {
-    this.#change('', (bin) => (bin.moments[index].note = note))
+    this.#change('Note', (bin) => (bin.moments[index].note = note), { isQuiet: true })
   }
 
-  #change(text: string, change: (bin: Bin) => void, { before, trim }: { before?: BinMoment[]; trim?: Trim } = {}): void {
+  #change(name: string, change: (bin: Bin) => void, { before, trim, isQuiet = false }: Details = {}): void {
     const now = $state.snapshot(this.bin)
     const past = before ? { ...now, moments: before } : now
     change(this.bin)
@@ -177,8 +181,8 @@ class Bins {
       this.#restore(bin)
       if (from && to) session.setEdges(trim!.video_id, from, to)
     }
-    changes.add({ undo: () => go(past, trim?.after, trim?.before), redo: () => go(next, trim?.before, trim?.after) })
-    if (text) this.#tell(text)
+    changes.add({ name, undo: () => go(past, trim?.after, trim?.before), redo: () => go(next, trim?.before, trim?.after) })
+    if (!isQuiet) this.#tell(name)
     this.#store()
   }
   #restore(past: Bin): void {
@@ -191,10 +195,12 @@ class Bins {
     this.#store()
   }
   undo(): void {
-    if (changes.undo()) this.#tell('Undone', changes.canRedo ? 'Redo' : null)
+    const name = changes.undo()
+    if (name) this.#tell(`Undone: ${name}`, changes.canRedo ? 'Redo' : null)
   }
   redo(): void {
-    if (changes.redo()) this.#tell('Redone')
+    const name = changes.redo()
+    if (name) this.#tell(`Redone: ${name}`)
   }
   #tell(text: string, offer: 'Undo' | 'Redo' | null = 'Undo'): void {
     clearTimeout(this.#timer)
@@ -268,7 +274,7 @@ class Bins {
   async #reread(bin: Bin, bin_id: string): Promise<void> {
     const read = await api.bin(bin_id)
     const own = $state.snapshot(this.#unsaved.get(bin.key) ?? bin)
-    changes.add({ undo: () => this.#restore(own), redo: () => this.#restore({ key: bin.key, ...read }) })
+    changes.add({ name: `Change of ${bin.name} elsewhere`, undo: () => this.#restore(own), redo: () => this.#restore({ key: bin.key, ...read }) })
     this.#unsaved.delete(bin.key)
     this.#versions.set(bin_id, read.version)
     if (this.bin.key === bin.key) this.#show(read)
@@ -279,7 +285,9 @@ class Bins {
   async open(index: number): Promise<void> {
     const moment = this.moments[index]
     this.played = null
-    if (moment && (await session.view(moment))) this.#setOpened(index)
+    if (!moment) return
+    if (await session.view(moment)) this.#setOpened(index)
+    else this.#tell(session.problem, null) // next to the bin
   }
   #setOpened(index: number): void {
     this.#openedAt = index
@@ -299,10 +307,12 @@ class Bins {
     const isOfBin = this.#opened === open || open.isRestored
     if (index >= 0 && !isOfBin) this.#tell('The bin keeps the moment as it was added. B adds the trimmed one')
     if (index >= 0 && isOfBin) {
-      this.#change('', (bin) => Object.assign(bin.moments[index], { start_s, end_s }), { trim: { video_id, before, after } })
+      const trim = { video_id, before, after }
+      this.#change(TRIM, (bin) => Object.assign(bin.moments[index], { start_s, end_s }), { trim, isQuiet: true })
       return
     }
-    changes.add({ undo: () => session.setEdges(video_id, after, before), redo: () => session.setEdges(video_id, before, after) })
+    const undo = () => session.setEdges(video_id, after, before)
+    changes.add({ name: TRIM, undo, redo: () => session.setEdges(video_id, before, after) })
   }
   /** Play all moments, one after another. */
   async playAll(index = 0): Promise<void> {

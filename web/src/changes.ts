@@ -1,7 +1,8 @@
 // Changes that can be undone and redone: of bins, and of the edges of the open moment.
 
-/** A change. `undo` and `redo` return false if there is nothing left to change; the step is then skipped. */
+/** A change. `name` is shown when it is undone. `undo` and `redo` return false if there is nothing left to change; the step is then skipped. */
 interface Step {
+  name: string
   undo: () => boolean | void
   redo?: () => boolean | void
 }
@@ -21,24 +22,24 @@ class Changes {
     this.#past.splice(0, this.#past.length - MAX_STEPS)
     this.#future = []
   }
-  /** Undo the last change. Returns whether there was one. */
-  undo(): boolean {
+  /** Undo the last change. Returns its name, or null if there was none. */
+  undo(): string | null {
     for (let step = this.#past.pop(); step; step = this.#past.pop()) {
       if (step.undo() === false) continue
       if (step.redo) this.#future.push(step)
       else this.#future = []
-      return true
+      return step.name
     }
-    return false
+    return null
   }
-  /** Make the change again that was undone last. Returns whether there was one. */
-  redo(): boolean {
+  /** Make the change again that was undone last. Returns its name, or null if there was none. */
+  redo(): string | null {
     for (let step = this.#future.pop(); step; step = this.#future.pop()) {
       if (step.redo!() === false) continue
       this.#past.push(step)
-      return true
+      return step.name
     }
-    return false
+    return null
   }
 }
 
