@@ -24,6 +24,7 @@ from untrimmed.errors import ConfigError, nearest, one_line, shown_value
 
 T = TypeVar("T")
 C = TypeVar("C", bound=Callable[..., Any])
+SECTIONS = ("model", "losses", "weights", "train", "features")  # of the settings of a run
 _WORDS = {str: "a text", Path: "a path", int: "a whole number", float: "a number", bool: "True or False"}
 _SHORT_FLOAT = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 _SHORT_FLOAT_ERROR = re.compile(rf" is '{_SHORT_FLOAT.pattern}', expected a number$")
@@ -325,7 +326,10 @@ def parse_overrides(assignments: Iterable[str]) -> dict[str, Any]:
     for assignment in assignments:
         key, sign, text = assignment.partition("=")
         if not sign or not key:
-            raise ConfigError(f"setting {assignment!r} has the wrong form; write KEY=VALUE, e.g. train.epochs=30")
+            raise ConfigError(
+                f"setting {assignment!r} has the wrong form; write settings as KEY=VALUE, e.g. train.epochs=30, after "
+                "all other arguments"
+            )
         try:
             overrides[key.strip()] = float(text) if _SHORT_FLOAT.fullmatch(text) else yaml.safe_load(text)
         except yaml.YAMLError as error:
@@ -334,7 +338,7 @@ def parse_overrides(assignments: Iterable[str]) -> dict[str, Any]:
 
 
 def require_sections(keys: Iterable[str], known: Callable[[], Mapping[str, Collection[str]]] = dict) -> None:
-    """Check that the keys of a run's settings have sections, as in `train.epochs`.
+    """Check that the keys of a run's settings begin with a section, as in `train.epochs`.
 
     `known` returns the known keys of each section. It is called only for an error.
 
@@ -346,12 +350,17 @@ def require_sections(keys: Iterable[str], known: Callable[[], Mapping[str, Colle
     untrimmed.errors.ConfigError: setting 'epochs' has no section; write train.epochs=…
     """
     for key in keys:
-        if "." not in key:
-            sections = [section for section, names in known().items() if key in names]
-            advice = " or ".join(f"{section}.{key}=…" for section in sections) or (
-                f"SECTION.{key}=… (sections: model, losses, weights, train, features)"
-            )
-            raise ConfigError(f"setting {key!r} has no section; write {advice}")
+        first, _, rest = key.partition(".")
+        if rest and first in SECTIONS:
+            continue
+        if rest:
+            found = [f"{section}.{rest}=…" for section in known() if section.endswith(f".{first}")]
+            unknown = f"SECTION.{rest}=… (sections: {', '.join(SECTIONS)}){nearest(first, SECTIONS)}"
+        else:
+            found = [f"{section}.{key}=…" for section, names in known().items() if key in names]
+            unknown = f"SECTION.{key}=… (sections: {', '.join(SECTIONS)})"
+        advice = " or ".join(found) or unknown
+        raise ConfigError(f"setting {key!r} has no section; write {advice}")
 
 
 def with_dotted_keys(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -200,5 +200,6 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     """
     import difflib  # imported here, because every command imports this file but few commands need a hint
 
-    match = difflib.get_close_matches(name, list(choices), n=1)
-    return f". Did you mean {match[0]!r}?" if match else ""
+    by_small_name = {choice.lower(): choice for choice in choices}
+    match = difflib.get_close_matches(name.lower(), by_small_name, n=1)
+    return f". Did you mean {by_small_name[match[0]]!r}?" if match else ""

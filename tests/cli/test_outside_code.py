@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests import outside_code
+from tests.refusals import require_named
 
 METHOD = "diary_frames+diary_bias+diary_short"
 
@@ -79,6 +80,55 @@ def test_an_unknown_method_or_attachment_leads_to_the_import_option(method, worl
     train = ("train", method, "--data", "mine", "--root", world / "data", "--out", world / "run")
     assert "--import" in refusal(*train)
     assert "--import" not in refusal(*train, "--import", world / "code" / "diary_losses.py")
+
+
+SPREAD = """
+from dataclasses import dataclass
+from torch import nn
+from untrimmed.models.attachment import AttachedLoss, AttachmentConfig
+from untrimmed.models.registry import register
+
+{above}
+class Spread({base}):
+    training_defaults = {{"weights": {{"{weight}": 0.1}}}}
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(AttachmentConfig):
+        margin: float = 0.1
+
+    def term(self, batch, encoded):
+        return 0
+"""
+REGISTER = '@register("diary_spread")'
+
+
+@pytest.mark.parametrize(
+    ("above", "base", "weight", "setting", "named"),
+    [
+        (REGISTER, "nn.Module", "diary_spread", "train.epochs=1", ("Spread", "AttachedLoss")),
+        ("", "AttachedLoss", "diary_spread", "train.epochs=1", ("diary_spread.py", '@register("diary_spread")')),
+        (REGISTER, "AttachedLoss", "diary_spred", "train.epochs=1", ("weights.diary_spread", "weights.diary_spred")),
+        (REGISTER, "AttachedLoss", "diary_spread", "model.diary_spread.margin=1", ("losses.diary_spread",)),
+        (REGISTER, "AttachedLoss", "diary_spread", "diary_spread.margin=1", ("losses.diary_spread.margin",)),
+        (REGISTER, "AttachedLoss", "diary_spread", "trian.epochs=1", ("trian.epochs", "train")),
+        (REGISTER, "AttachedLoss", "diary_spread", "ms_sl", ("ms_sl", "KEY=VALUE")),
+        (REGISTER, "AttachedLoss", "diary_spread", "--epochs=1", ("epochs", "train.epochs=30")),
+    ],
+)
+def test_a_mistake_in_a_loss_or_its_settings_names_the_remedy(above, base, weight, setting, named, world, run):
+    outside_code.forget()
+    file = world / "diary_spread.py"
+    file.write_text(SPREAD.format(above=above, base=base, weight=weight))
+    data = ("--data", "mine", "--root", world / "data", "--out", world / "run", "--import", file)
+    code, _, err = run("train", "ms_sl+diary_spread", *data, setting)
+    assert code == 2
+    require_named(" ".join(err.replace("│", " ").split()), *named)
+
+
+def test_a_setting_in_the_place_of_the_method_is_named(world, refusal):
+    require_named(
+        refusal("train", "model.dim=8", "--data", "mine", "--root", world / "data").strip(), "model.dim=8", "METHOD"
+    )
 
 
 def test_a_missing_file_in_outside_code_keeps_its_traceback(world, typed):

@@ -93,6 +93,8 @@ class _Command(TyperCommand):
             if error.possibilities:
                 error.message = f"{error.message.rstrip('.')}. Did you mean {error.possibilities[0]}?"
                 error.possibilities = None
+            elif any(param.name == "overrides" for param in self.params):
+                error.message = f"{error.message.rstrip('.')}. Settings have the form KEY=VALUE, e.g. train.epochs=30."
             raise
 
     def get_params(self, ctx: Any) -> list[Any]:

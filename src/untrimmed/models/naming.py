@@ -23,10 +23,12 @@ class ModelName:
         >>> str(ModelName.of("ms_sl+matching+diversity"))
         'ms_sl+optimal_matching+query_diversity'
 
-        Raises: ConfigError for an empty or repeated part.
+        Raises: ConfigError for an empty or repeated part, and for a setting (KEY=VALUE).
         """
         if isinstance(name, ModelName):
             return name
+        if "=" in name:
+            raise ConfigError(f"model {name!r} is a setting; put METHOD first, for instance: ms_sl {name}")
         method, *attached = (part.strip() for part in name.split("+"))
         attached = [SHORT_NAMES.get(part, part) for part in attached]
         if not all((method, *attached)):

@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from functools import cache
 from itertools import product
+from pathlib import Path
 from typing import Any, TypeVar
 
 from torch import nn
 
 import untrimmed.models
 from untrimmed.config import build, checked, override, to_plain
-from untrimmed.errors import ConfigError, UnknownNameError, shown_value
+from untrimmed.errors import ConfigError, UnknownNameError, shown, shown_value
 from untrimmed.models.attachment import Attachment, AttachmentConfig, StepLoss
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.hooks import reporting
@@ -35,6 +36,11 @@ def register(name: str) -> Callable[[K], K]:
     """
 
     def add(cls: K) -> K:
+        if not issubclass(cls, RetrievalModel | Attachment):
+            raise ConfigError(
+                f"{cls.__qualname__}: is neither a method nor an attachment; derive it from AttachedLoss, StepLoss, "
+                "another Attachment, or RetrievalModel (see CONTRIBUTING.md)"
+            )
         if not name.isidentifier() or name in ModelConfig.__dataclass_fields__:
             reason = "a setting of every model" if name.isidentifier() else "not an identifier"
             raise ConfigError(f"{cls.__qualname__}: the name {name!r} is {reason}; choose another name")
@@ -117,7 +123,12 @@ def attachment_class(name: str) -> type[Attachment]:
 
 def _unknown(kind: str, name: str, known: list[str]) -> UnknownNameError:
     error = UnknownNameError.among(kind, name, known)
-    return error if imported() else UnknownNameError(f"{error}; for your own {kind}, add --import FILE.py")
+    if not imported():
+        return UnknownNameError(f"{error}; for your own {kind}, add --import FILE.py")
+    used = {cls.__module__ for cls in (*METHODS.values(), *ATTACHMENTS.values())}
+    if idle := [shown(Path(plugin.file)) for plugin in imported() if plugin.name not in used]:
+        return UnknownNameError(f'{error}; {idle[0]} registers none: write @register("{name}") above your class')
+    return error
 
 
 def is_loss(attachment: str) -> bool:
@@ -216,6 +227,8 @@ def _refuse_unattached(name: ModelName, settings: Mapping[str, Any], where: str)
     """Raise a ConfigError for settings of an attachment that is not in the model's name."""
     fields = METHODS[name.method].Config.__dataclass_fields__
     for key in settings:
+        if key in name.attachments and key not in fields:
+            raise ConfigError(f"{where}: {key} is a loss; write its settings as losses.{key}.KEY=VALUE")
         if key in ATTACHMENTS and key not in fields:
             extended = ModelName(name.method, (*name.attachments, key))
             model_class(extended)  # raises if the attachment does not fit

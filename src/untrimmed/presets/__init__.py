@@ -13,13 +13,14 @@ same sections.
 """
 
 import contextlib
+import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from untrimmed.config import build, override, read_yaml
+from untrimmed.config import SECTIONS, build, override, read_yaml
 from untrimmed.errors import ConfigError, UnknownNameError, nearest, shown_value
 from untrimmed.models.naming import ModelName
 from untrimmed.presets.published import reported
@@ -193,12 +194,11 @@ def _training_defaults(cls: "type[RetrievalModel] | type[Attachment]") -> Mappin
     or a wrong value.
     """
     where = f"{cls.__qualname__}.training_defaults"
-    sections = ("model", "losses", "weights", "train", "features")
     for section, values in cls.training_defaults.items():
-        if section not in sections or not isinstance(values, Mapping):
+        if section not in SECTIONS or not isinstance(values, Mapping):
             raise ConfigError(
                 f"{where}: {section!r} is {shown_value(values)}, expected a mapping for each of "
-                f"{', '.join(sections)}{nearest(section, sections)}"
+                f"{', '.join(SECTIONS)}{nearest(section, SECTIONS)}"
             )
     required: dict[str, Any] = {"method": "", "dataset": "", "model": {}, "weights": {}, "train": {}}
     build(Preset, required | dict(cls.training_defaults), where=where)
@@ -270,7 +270,11 @@ def _build(values: Mapping[str, Any], overrides: Mapping[str, Any] | None, *, wh
     if unweighted:
         _require_losses(preset.losses)
         added = " ".join(f"weights.{name}=1.0" for name in unweighted)
-        raise ConfigError(f"{where}: attached losses without a weight: {', '.join(unweighted)}; add {added}")
+        similar = difflib.get_close_matches(unweighted[0], preset.weights.keys() - preset.losses.keys(), n=1)
+        correction = f", or correct the name weights.{similar[0]}" if similar else ""
+        raise ConfigError(
+            f"{where}: attached losses without a weight: {', '.join(unweighted)}; add {added}{correction}"
+        )
     for term in sorted(preset.weights.keys() - values.get("weights", {}).keys() - preset.losses.keys()):
         if carriers := [name for name in _attachments_with(term) if _can_carry(preset.name, name)]:
             raise ConfigError(
