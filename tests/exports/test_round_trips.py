@@ -12,7 +12,7 @@ from pathlib import Path
 import opentimelineio as otio
 import pytest
 
-from untrimmed.errors import ConfigError
+from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.exports.counting import RATES, ExportedMoment, read_rate
 from untrimmed.exports.formats import FORMATS, export
 from untrimmed.video.timing import NTSC, Timing
@@ -410,3 +410,18 @@ def test_a_start_timecode_that_does_not_exist_is_reported_once_per_file(format):
     assert "sea [1] & more.mov" in warning
     assert "01:00:00:29" in warning
     assert export(moments(Fraction(25), "01:00:00:24"), format, None, None).warnings == ()
+
+
+@pytest.mark.parametrize(("format", "start"), [("srt", "00:00:02,500"), ("vtt", "00:00:02.500"), ("chapters", "2500")])
+def test_times_for_players_count_from_sound_that_begins_before_the_picture(format, start):
+    moment = ExportedMoment(Path("/videos/late.mp4"), 2.0, 3.0, "waves", 16.7)
+    late = Timing("25", picture_start_s=0.5)
+    assert start in export([moment], format, None, lambda _: late).content.decode()
+
+
+def test_times_for_players_need_no_file():
+    def unreadable(_):
+        raise FeatureError("the drive is not connected")
+
+    moment = ExportedMoment(Path("/videos/late.mp4"), 2.0, 3.0, "waves", 16.7)
+    assert "00:00:02,000" in export([moment], "srt", None, unreadable).content.decode()

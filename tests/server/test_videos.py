@@ -40,6 +40,13 @@ def test_hostile_names_are_unchanged_in_json(client):
     assert "ß" * 125 + ".mp4" in names
 
 
+def test_the_times_of_frames_are_listed(client, ids):
+    at = f"/api/videos/{ids['flag.mp4']}/frames"
+    assert client.get(at, params={"start_s": 1.05, "end_s": 1.45}).json() == pytest.approx([1.0, 1.1, 1.2, 1.3, 1.4])
+    assert client.get(at, params={"start_s": 1, "end_s": 22}).status_code == 422
+    assert client.get(at, params={"start_s": 1000, "end_s": 1001}).status_code == 422
+
+
 def test_the_edges_of_a_span_move_to_the_shot_changes(client, ids):
     edges = client.get(f"/api/videos/{ids['flag.mp4']}/edges", params={"start_s": 1.75, "end_s": 4.25}).json()
     assert edges == {"start_s": pytest.approx(2.0), "end_s": pytest.approx(4.0)}

@@ -1,12 +1,14 @@
 """The inspector in Debian's Chromium: playback, timecodes, edges and the time axis."""
 
 import re
+import time
 
+import av
 import numpy as np
 import pytest
 
 import untrimmed
-from tests.media import constant_stamps, read_clock
+from tests.media import constant_stamps, read_clock, varying_stamps
 from tests.media import write_clip as write_clock
 from tests.web.browsing import TILE, ask, play_time, seconds_in, timecode, until, with_first_playing
 from tests.web.conftest import VP9, load_toy, served
@@ -17,6 +19,7 @@ pytestmark = pytest.mark.check
 FRAME_S = 1 / 25
 TIMECODE = "document.querySelector('output[aria-label=Timecode]').textContent"
 VIDEO = "new URLSearchParams(location.search).get('v')"  # the id of the open video
+PHONE = varying_stamps(40)  # when the frames of a clip appear
 STATUS = "document.querySelector('[role=toolbar] [role=status]').textContent"
 
 
@@ -310,6 +313,7 @@ def clocks(tmp_path_factory):
     write_clock(folder / "late.mp4", stamps, codec="libvpx-vp9", options=VP9["options"], has_sound=True, sound_s=10.0)
     stamps = [stamp for number, stamp in enumerate(constant_stamps(100)) if number not in (10, 11)]
     write_clock(folder / "gap.mp4", stamps, codec="libvpx-vp9", options=VP9["options"])
+    write_clock(folder / "phone.mp4", PHONE, codec="libvpx-vp9", options=VP9["options"])
     library = untrimmed.open(folder / "library")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(library_module, "load_encoder", load_toy)
@@ -341,6 +345,34 @@ def paused_at_start(visit, clocks, name):
     for key in ("v", "k", "Home"):
         page.keyboard.press(key)
     return page
+
+
+def test_each_frame_of_a_file_with_a_variable_rate_is_reached_and_cut(visit, clocks, tmp_path):
+    page = paused_at_start(visit, clocks, "phone.mp4")
+    page.get_by_text("timecodes are approximate").wait_for()
+    for number in (*range(1, 13), 22, 21):
+        page.keyboard.press("," if number == 21 else ">" if number == 22 else ".")
+        deadline = time.monotonic() + 10
+        while number_on_screen(page) != number:
+            assert time.monotonic() < deadline, (number, number_on_screen(page))
+            page.wait_for_timeout(50)
+    page.keyboard.press("o")
+    edge = "name => Number(new URLSearchParams(location.search).get(name))"
+    until(page, f"end_s => Math.abs(({edge})('e') - end_s) < 0.002", PHONE[22])
+    page.keyboard.press("}")
+    until(page, f"end_s => Math.abs(({edge})('e') - end_s) < 0.002", PHONE[21])
+    for _ in range(4):
+        page.keyboard.press(",")
+        page.wait_for_timeout(100)
+    first = number_on_screen(page)
+    page.keyboard.press("i")
+    until(page, f"start_s => Math.abs(({edge})('s') - start_s) < 0.002", PHONE[first])
+    query = {"start_s": seconds_in(page.url, "s"), "end_s": seconds_in(page.url, "e")}
+    clip = page.request.get(f"{clocks}api/videos/{page.evaluate(VIDEO)}/clip", params=query)
+    (tmp_path / "clip.mp4").write_bytes(clip.body())
+    with av.open(str(tmp_path / "clip.mp4")) as file:
+        numbers = [read_clock(frame.to_ndarray(format="rgb24")) for frame in file.decode(video=0)]
+    assert numbers == list(range(first, 21))
 
 
 def test_the_timecode_is_that_of_the_frame_on_screen(visit, clocks):
@@ -465,7 +497,7 @@ def test_a_double_click_or_z_shows_the_moment_although_the_playhead_is_elsewhere
 
 
 @pytest.mark.parametrize("is_variable", [True, False])
-def test_frame_steps_of_a_file_with_a_variable_rate_are_called_approximate(visit, is_variable):
+def test_timecodes_of_a_file_with_a_variable_rate_are_called_approximate(visit, is_variable):
     def with_rate(route):
         answer = route.fetch()
         body = answer.json()
@@ -477,7 +509,7 @@ def test_frame_steps_of_a_file_with_a_variable_rate_are_called_approximate(visit
     page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
     until(page, f"{TIMECODE}.length === 11")
     page.wait_for_timeout(100)
-    assert page.get_by_text("frame steps are approximate").count() == is_variable
+    assert page.get_by_text("timecodes are approximate").count() == is_variable
 
 
 def test_the_end_of_a_file_shows_its_last_frame(visit):
@@ -576,6 +608,24 @@ def test_a_drag_that_is_held_while_another_moment_opens_trims_only_its_own_momen
     assert seconds_in(page.url, "e") == end_s
     page.keyboard.press("Control+z")
     until(page, "end_s => Number(new URLSearchParams(location.search).get('e')) > end_s + 0.1", end_s)
+
+
+def test_escape_cancels_a_drag_and_then_closes_the_player(visit):
+    page = open_sea(visit)
+    end_s = seconds_in(page.url, "e")
+    box = page.get_by_role("slider", name="Out", exact=True).bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + 20
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x - 40, y, steps=5)
+    assert seconds_in(page.url, "e") < end_s
+    page.keyboard.press("Escape")
+    assert seconds_in(page.url, "e") == end_s
+    page.mouse.move(x - 80, y, steps=5)
+    page.mouse.up()
+    assert seconds_in(page.url, "e") == end_s
+    page.keyboard.press("Escape")
+    until(page, "!document.querySelector('video')")
 
 
 def test_a_trim_of_a_result_stays_after_back_and_a_reload(visit):

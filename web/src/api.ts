@@ -118,6 +118,8 @@ export const overview = (id: string, pictures: number) => `/api/videos/${id}/thu
 /** The span after its edges are moved to the exact shot changes. With `extendOnly`, the edges do not move inwards. */
 export const edges = (id: string, { start_s, end_s }: Span, extendOnly: boolean) =>
   get<Span>(`/api/videos/${id}/edges?start_s=${start_s}&end_s=${end_s}&extend_only=${extendOnly}`)
+/** When the frames on screen in a span appear, for files with a variable frame rate. The first may appear before the span. */
+export const frames = (id: string, { start_s, end_s }: Span) => get<number[]>(`/api/videos/${id}/frames?start_s=${start_s}&end_s=${end_s}`)
 /** Seconds rounded to microseconds: milliseconds would lose frames of 59.94 frames per second. */
 export const exact = (time_s: number) => String(Number(time_s.toFixed(6)))
 /** The address of a span as an MP4 file. */

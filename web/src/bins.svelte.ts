@@ -38,7 +38,7 @@ class Bins {
   #opened: unknown = null // the open moment, if it was opened from the bin
   #openedAt = $state(-1) // the place in the bin of the moment that was opened last, or -1
   #playing: unknown = null // the open moment, while it is that of "Play all"
-  #versions = new Map<string, string>() // of bins that this page has read or stored, by id
+  #stored = new Map<string, BinJson>() // bins as this page has read or stored them last, by id
   #isSwitching = false // to the next moment of "Play all"
   #timer = 0 // hides the notice
   #ids = new Map<string, string>() // of stored bins, by key
@@ -94,16 +94,28 @@ class Bins {
       throw error
     }
   }
-  #show({ bin_id, version, name, moments }: BinJson): void {
+  #show(read: BinJson): void {
+    const { bin_id, name, moments } = read
+    this.#stored.set(bin_id, $state.snapshot(read))
     const key = [...this.#ids].find(([, id]) => id === bin_id)?.[0] ?? bin_id
     this.#ids.set(key, bin_id)
     this.bin = { key, bin_id, name, moments }
-    this.#versions.set(bin_id, version)
     remember(OPEN, bin_id)
   }
   /** A bin with changes that are not stored yet. */
   #pending(bin_id: string): Bin | undefined {
     return [...this.#unsaved.values(), this.#sent].find((bin) => bin && this.#ids.get(bin.key) === bin_id) ?? undefined
+  }
+
+  /** The bins other than the open one. */
+  get #others(): { name: string }[] {
+    const { bin_id, key } = this.bin
+    const waiting = [...this.#unsaved.values(), ...(this.#sent ? [this.#sent] : [])]
+    return [...this.all.filter((bin) => bin.bin_id !== bin_id), ...waiting.filter((bin) => bin.key !== key)]
+  }
+  /** Whether a change could not be stored, and would be lost if the page were closed. */
+  get isUnsaved(): boolean {
+    return this.problem !== '' && this.#unsaved.size > 0
   }
 
   /** Open another bin. */
@@ -122,12 +134,14 @@ class Bins {
   }
   /** Begin an empty bin. It is stored with its first moment, or when it is renamed. */
   create(): void {
-    const others = [...this.all, ...this.#unsaved.values(), ...(this.#sent ? [this.#sent] : [])]
+    const others = [...this.#others, this.bin]
     this.bin = { key: `new ${this.#numNew++}`, bin_id: '', name: freeName(NAME, others), moments: [] }
   }
   rename(name: string): void {
     const trimmed = name.trim()
-    if (trimmed && trimmed !== this.bin.name) this.#change(`Renamed to ${trimmed}`, (bin) => (bin.name = trimmed))
+    if (!trimmed || trimmed === this.bin.name) return
+    if (this.#others.some((bin) => bin.name === trimmed)) this.#tell(`Another bin has the name ${trimmed}`, null)
+    else this.#change(`Renamed to ${trimmed}`, (bin) => (bin.name = trimmed))
   }
   /** Delete the open bin. */
   async remove(): Promise<void> {
@@ -136,7 +150,7 @@ class Bins {
     if (this.bin.key !== key) return
     const bin = $state.snapshot(this.bin)
     try {
-      if (bin.bin_id) this.all = (await api.deleteBin(bin.bin_id, this.#versions.get(bin.bin_id)!)).bins
+      if (bin.bin_id) this.all = (await api.deleteBin(bin.bin_id, this.#stored.get(bin.bin_id)!.version)).bins
       this.#unsaved.delete(key)
       this.#ids.delete(key)
       const text = `Deleted ${bin.name}`
@@ -230,7 +244,7 @@ class Bins {
             refused.delete(bin.key)
             if (!refused.size) this.problem = ''
           } catch (error) {
-            this.problem = `${bin.name} is not stored. ${(error as Error).message}`
+            this.problem = `${bin.name} is not stored: ${(error as Error).message}`
             refused.set(bin.key, bin)
             if (error instanceof api.Unreachable) {
               this.#retry = window.setTimeout(() => this.#begin(), RETRY_MS)
@@ -255,10 +269,10 @@ class Bins {
     const { key, name, moments } = bin
     const bin_id = this.#ids.get(key) ?? ''
     if (!bin_id && !moments.length && !this.all.length && name === NAME) return // nothing to store yet
-    const version = this.#versions.get(bin_id) ?? this.all.find((other) => other.bin_id === bin_id)?.version ?? ''
+    const version = this.#stored.get(bin_id)?.version ?? this.all.find((other) => other.bin_id === bin_id)?.version ?? ''
     try {
       const saved = await (bin_id ? api.replaceBin({ bin_id, name, moments, version }) : api.createBin(name, moments))
-      this.#versions.set(saved.bin_id, saved.version)
+      this.#stored.set(saved.bin_id, saved)
       this.#ids.set(key, saved.bin_id)
       if (!bin_id) this.all = [...this.all, saved]
       bin.bin_id = saved.bin_id
@@ -266,18 +280,57 @@ class Bins {
       this.bin.bin_id = saved.bin_id // also if it was restored while it was stored
       remember(OPEN, saved.bin_id)
     } catch (error) {
-      if (!(error instanceof api.Refusal && error.status === 412)) throw error
-      await this.#reread(bin, bin_id)
+      if (!(error instanceof api.Refusal)) throw error
+      if (error.status === 412) await this.#merge(bin, bin_id)
+      else if (error.status === 404 && bin_id) await this.#sendAgain(bin)
+      else await this.#sendRenamed(bin, error)
     }
   }
-  /** Take the version of a bin that another page stored. Undo restores the version of this page. */
-  async #reread(bin: Bin, bin_id: string): Promise<void> {
+  /** Store a bin that another page deleted as a new bin. */
+  async #sendAgain(bin: Bin): Promise<void> {
+    this.#ids.delete(bin.key)
+    bin.bin_id = ''
+    this.#tell(`${bin.name} was deleted elsewhere. It is stored again`, null)
+    await this.#send(bin)
+  }
+  /** Store a bin under another name if another page has taken its name. Raises the error otherwise. */
+  async #sendRenamed(bin: Bin, error: api.Refusal): Promise<void> {
+    await this.#list()
+    const others = this.all.filter((other) => other.bin_id !== bin.bin_id)
+    const free = freeName(bin.name, others)
+    if (free === bin.name) throw error
+    this.#tell(`${bin.name} is stored as ${free}, because another bin has its name`, null)
+    bin.name = free
+    if (this.bin.key === bin.key) this.bin.name = free
+    await this.#send(bin)
+  }
+  /** Store a bin that another page changed: both changes if one of them is only a new name, otherwise the other page's version.
+   *
+   * Undo restores the version of this page.
+   */
+  async #merge(bin: Bin, bin_id: string): Promise<void> {
     const read = await api.bin(bin_id)
-    const own = $state.snapshot(this.#unsaved.get(bin.key) ?? bin)
-    changes.add({ name: `Change of ${bin.name} elsewhere`, undo: () => this.#restore(own), redo: () => this.#restore({ key: bin.key, ...read }) })
+    const base = this.#stored.get(bin_id)
+    this.#stored.set(bin_id, read)
+    const now = this.#unsaved.get(bin.key) ?? bin
+    const isOnlyRenamed = ({ moments }: { moments: BinMoment[] }) => base && contentOf(moments) === contentOf(base.moments)
+    if (isOnlyRenamed(read) || isOnlyRenamed(now)) {
+      if (now.name === base!.name) now.name = read.name
+      if (isOnlyRenamed(now)) now.moments = read.moments
+      if (this.bin.key === bin.key) Object.assign(this.bin, { name: now.name, moments: now.moments })
+      this.#unsaved.delete(bin.key)
+      return this.#send(now)
+    }
+    const own = $state.snapshot(now)
+    const [mine, theirs] = [own, read].map(({ moments }) => moments[this.#openedAt])
+    const isMoved = mine && theirs && mine.video_id === theirs.video_id && this.bin.key === bin.key
+    const turn = (from: BinMoment, to: BinMoment) => isMoved && session.setEdges(from.video_id, from, to)
+    const name = `Change of ${bin.name} elsewhere`
+    const undo = () => (this.#restore(own), void turn(theirs, mine))
+    changes.add({ name, undo, redo: () => (this.#restore({ key: bin.key, ...read }), void turn(mine, theirs)) })
     this.#unsaved.delete(bin.key)
-    this.#versions.set(bin_id, read.version)
     if (this.bin.key === bin.key) this.#show(read)
+    turn(mine, theirs)
     this.#tell(`${bin.name} was changed elsewhere. Undo restores your version`)
   }
 
@@ -305,10 +358,12 @@ class Bins {
     const index = this.#placeOf({ video_id, ...before })
     session.setEdges(video_id, before, after)
     const isOfBin = this.#opened === open || open.isRestored
+    if (index < 0 && this.#opened === open) this.#tell('This moment is not in the open bin, so the bin does not change', null)
     if (index >= 0 && !isOfBin) this.#tell('The bin keeps the moment as it was added. B adds the trimmed one')
     if (index >= 0 && isOfBin) {
       const trim = { video_id, before, after }
-      this.#change(TRIM, (bin) => Object.assign(bin.moments[index], { start_s, end_s }), { trim, isQuiet: true })
+      const details = { trim, isQuiet: !this.isPlayingAll } // the next moment hides what was trimmed
+      this.#change(TRIM, (bin) => Object.assign(bin.moments[index], { start_s, end_s }), details)
       return
     }
     const undo = () => session.setEdges(video_id, after, before)
@@ -342,6 +397,10 @@ class Bins {
     return true
   }
 }
+
+/** The moments as text, to compare them. */
+const contentOf = (moments: BinMoment[]) =>
+  JSON.stringify(moments.map(({ video_id, start_s, end_s, note, sentence }) => [video_id, start_s, end_s, note, sentence]))
 
 /** The name, followed by " 2" and so on where other bins have it. */
 function freeName(base: string, others: { name: string }[]): string {

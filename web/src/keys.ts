@@ -34,7 +34,7 @@ export const KEYS: { title: string; keys: [string, string][] }[] = [
     keys: [
       ['Q or /', 'describe a moment'],
       ['← →', 'play the previous or next moment'],
-      ['↑ ↓', 'play a moment of the previous or next video'],
+      ['↑ ↓', 'play the moment in the row above or below'],
       ['Enter', 'play the selected moment'],
       ['P, N', 'more like this, less like this; again to undo'],
       ['S', 'find moments like the frame on screen'],

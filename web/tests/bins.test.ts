@@ -23,6 +23,8 @@ async function answer(path: string, init?: RequestInit): Promise<Response> {
   if (held && method !== 'GET') await new Promise<void>((resolve) => held!.push(resolve))
   const id = /^\/api\/bins\/([^?]+)/.exec(path)?.[1]
   const sent = body ? JSON.parse(String(body)) : {}
+  const isTaken = [...server.values()].some((other) => other.name === sent.name && other.bin_id !== id)
+  if (isTaken && (method === 'POST' || method === 'PUT')) return Response.json({ detail: 'name exists' }, { status: 422 })
   if (method === 'POST') return Response.json(bin(`id${++numCreated}`, sent.name, sent.moments))
   if (!id) return Response.json({ bins: [...server.values()], problems: [] })
   const known = server.get(id)
@@ -65,6 +67,7 @@ describe('a change that is not stored yet', () => {
     bins.add(moment(1))
     await settle()
     expect(bins.problem).not.toBe('')
+    expect(bins.isUnsaved).toBe(true)
     bins.create()
     bins.add(moment(20))
     await settle()
@@ -111,15 +114,60 @@ describe('a change that is not stored yet', () => {
   })
   it('does not keep others from being stored if the service refuses it', async () => {
     await bins.load()
-    server.delete('a')
+    const full = async (path: string, init?: RequestInit) =>
+      init?.method === 'PUT' && path.endsWith('/a') ? Response.json({ detail: 'disk full' }, { status: 507 }) : answer(path, init)
+    vi.stubGlobal('fetch', full)
     bins.add(moment(1))
     await settle()
     expect(bins.problem).not.toBe('')
     await bins.choose('b')
     bins.add(moment(11))
     await settle()
-    expect(starts()).toEqual({ B: [10, 11] })
+    expect(starts()).toEqual({ A: [0], B: [10, 11] })
     expect(bins.problem).not.toBe('')
+  })
+})
+
+describe('a name', () => {
+  it('of another bin is refused', async () => {
+    await bins.load()
+    bins.rename('B')
+    await settle()
+    expect([bins.bin.name, bins.problem]).toEqual(['A', ''])
+    expect(bins.notice!.text).toContain('B')
+  })
+  it('that another page has taken gets a number, so that no moment is lost', async () => {
+    await bins.load()
+    bin('c', 'C', [])
+    bins.rename('C')
+    bins.add(moment(1))
+    await settle()
+    expect(starts()).toEqual({ 'C 2': [0, 1], B: [10], C: [] })
+    expect([bins.bin.name, bins.problem, bins.isUnsaved]).toEqual(['C 2', '', false])
+  })
+})
+
+describe('changes of one bin by two pages', () => {
+  it('are both kept if one of them is only a new name', async () => {
+    await bins.load()
+    bin('a', 'New', server.get('a')!.moments)
+    bins.add(moment(1))
+    await settle()
+    expect(starts()).toEqual({ New: [0, 1], B: [10] })
+    expect(bins.bin.name).toBe('New')
+    bin('a', 'New', [...server.get('a')!.moments, moment(2)])
+    bins.rename('Newer')
+    await settle()
+    expect(starts()).toEqual({ Newer: [0, 1, 2], B: [10] })
+    expect(bins.moments).toHaveLength(3)
+  })
+  it('are both kept if one page deletes the bin', async () => {
+    await bins.load()
+    server.delete('a')
+    bins.add(moment(1))
+    await settle()
+    expect(starts()).toEqual({ A: [0, 1], B: [10] })
+    expect(bins.problem).toBe('')
   })
 })
 

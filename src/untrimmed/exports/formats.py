@@ -63,8 +63,9 @@ def export(
 
     Args:
         rate: The frame rate of the timeline. None is the most common rate of the files.
-        read_timing: Called for each moment whose timing is unknown, to read it from the file. It may raise a
-            FeatureError.
+        read_timing: Called to read the timing of a moment's file: for timelines and tables if it is unknown, and for
+            subtitles and chapters, whose times count from the start of the sound if it is earlier than the first
+            frame. It may raise a FeatureError.
         title: The name of the timeline in editors.
 
     Raises:
@@ -87,7 +88,7 @@ def export(
                 f"{moment.start_s:g} and {moment.end_s:g} s; choose a span inside the video"
             )
     if form.per_video is not None:
-        return _one_file_per_video(moments, form, form.per_video)
+        return _one_file_per_video(moments, form, form.per_video, read_timing)
     timed = _with_timing(moments, read_timing, is_required=form.timeline is not None)
     timeline = rate or usual_rate([moment.timing for moment in timed if moment.timing is not None])
     if form.table is not None:
@@ -117,13 +118,16 @@ def _with_timing(
 
 
 def _one_file_per_video(
-    moments: Sequence[ExportedMoment], form: Format, write: Callable[[Sequence[ExportedMoment]], str]
+    moments: Sequence[ExportedMoment],
+    form: Format,
+    write: Callable[[Sequence[ExportedMoment]], str],
+    read_timing: Callable[[ExportedMoment], Timing],
 ) -> ExportedFile:
     """Return one file if all moments are in the same video, otherwise a ZIP archive with one file per video."""
     by_video: dict[Path, list[ExportedMoment]] = {}
     for moment in moments:
         by_video.setdefault(moment.video, []).append(moment)
-    texts = {video: _encoded(write(spans)) for video, spans in by_video.items()}
+    texts = {video: _encoded(write(_in_player_time(spans, read_timing))) for video, spans in by_video.items()}
     if len(texts) == 1:
         return ExportedFile(next(iter(texts.values())), form.suffix, form.kind)
     folders = folders_of_equal_names(texts)
@@ -133,6 +137,16 @@ def _one_file_per_video(
             name = file_name(with_folder(str(video), folders.get(video, "")))
             out.writestr(f"{number:02d}_{name}{form.suffix}", content)
     return ExportedFile(archive.getvalue(), ".zip", "application/zip")
+
+
+def _in_player_time(
+    moments: Sequence[ExportedMoment], read_timing: Callable[[ExportedMoment], Timing]
+) -> list[ExportedMoment]:
+    """Return moments of one video with times that count from the earlier start of its picture and sound."""
+    start_s = 0.0
+    with contextlib.suppress(FeatureError):  # the file cannot be read now; almost all pictures begin with the sound
+        start_s = read_timing(moments[0]).picture_start_s
+    return [replace(moment, start_s=moment.start_s + start_s, end_s=moment.end_s + start_s) for moment in moments]
 
 
 def _encoded(text: str) -> bytes:

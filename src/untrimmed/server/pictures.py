@@ -93,6 +93,15 @@ class PictureDecoder:
         except VideoError:
             return 0.0
 
+    def frame_times(self, path: Path, start_s: float, end_s: float, identity: list[int] | None) -> list[float]:
+        """Return the times at which the frames on screen between two times appear. The first may be before `start_s`.
+
+        Raises:
+            VideoError: The file cannot be decoded, has another identity, or shows nothing between these times.
+        """
+        with self._reader() as reader:
+            return reader.frames_between(path, start_s, end_s, short_side=8, identity=identity).times_s.tolist()
+
     def image(self, path: Path) -> UInt8[np.ndarray, "Y X 3"]:
         """Return the RGB pixels (height, width, 3) of a still picture (PNG, JPEG, WebP, BMP, GIF).
 

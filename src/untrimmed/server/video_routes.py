@@ -36,6 +36,7 @@ from untrimmed.server.schemas import (
 from untrimmed.server.service import Service
 
 MAX_POINTS = 4000  # largest number of points of a curve
+_MAX_FRAMES_S = 20  # longest span whose frames are listed
 # possible shorter sides of frames in pixels; few sizes make it likely that a frame is cached
 SIDES = (90, 180, 360, 720)
 
@@ -165,6 +166,22 @@ async def edges(
     exact_span = partial(service.library.exact_span, extend_only=extend_only)
     moment = await service.decode(exact_span, record, start_s, end_s)
     return Span(start_s=moment.start_s, end_s=moment.end_s)
+
+
+@router.get("/videos/{video_id}/frames", summary="Times of frames")
+async def frames(
+    service: ServiceDependency,
+    record: RecordDependency,
+    start_s: Annotated[Seconds, Query(examples=[12.5])],
+    end_s: Annotated[Seconds, Query(examples=[14.5])],
+) -> list[float]:
+    """Return the times at which the frames on screen in a span of up to 20 s appear. The first may be before the span.
+
+    Such times are needed only if the frame rate varies (`has_variable_rate`).
+    """
+    check_span(record, start_s, end_s, _MAX_FRAMES_S)
+    file = await service.read(media_file, record)
+    return await service.decode(service.pictures.frame_times, file.path, start_s, end_s, file.identity)
 
 
 @router.get(

@@ -407,7 +407,7 @@ def measure_timing(video: OpenVideo) -> Timing:
     timecodes = [value for entries in tags for name, value in entries.items() if name.lower() == "timecode"]
     match = next(filter(None, map(TIMECODE.fullmatch, timecodes)), None)
     timecode = f"{match[1]}{match[2]:0>2}".replace(".", ";") if match else ""
-    return Timing(str(rate), is_variable, timecode, len(video.container.streams.audio))
+    return Timing(str(rate), is_variable, timecode, len(video.container.streams.audio), video.picture_start_s)
 
 
 def span_of_frames(video: OpenVideo, start_s: float, end_s: float) -> tuple[float, float]:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 NTSC = Fraction(1000, 1001)
 _COMMON_RATES = [Fraction(rate) * speed for rate in (15, 24, 25, 30, 48, 50, 60, 120) for speed in (1, NTSC)]
@@ -28,6 +29,12 @@ class Timing:
     # timecode of the first frame: "01:00:00:00", or "01:00:00;00" if it is a drop-frame timecode; "" if there is none
     start_timecode: str = ""
     num_audio_tracks: int = 0
+    picture_start_s: float = 0.0  # seconds of sound that players play before the first frame
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """The fields that libraries store."""
+        return {name: value for name, value in vars(self).items() if name != "picture_start_s"}
 
 
 def nearest_frame(time_s: float | Fraction, rate: Fraction) -> int:

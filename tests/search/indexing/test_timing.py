@@ -42,7 +42,7 @@ def test_indexing_adds_the_timing_to_an_old_library_and_keeps_everything_else(ol
     assert (len(report.skipped), report.done) == (4, [])
     index = VideoIndex(old_library)
     for record in index.scan():
-        assert asdict(record) == before[record.video_id] | asdict(Timing("10"))
+        assert asdict(record) == before[record.video_id] | Timing("10").stored
         assert np.array_equal(index.get(record.video_id).features.vectors, vectors[record.video_id])
     assert index.damaged() == []
 
@@ -50,7 +50,7 @@ def test_indexing_adds_the_timing_to_an_old_library_and_keeps_everything_else(ol
 def test_an_old_library_takes_new_and_replaced_videos(old_library):
     with VideoIndex(old_library) as index:
         old = index.get(index.scan()[0].video_id)
-        timed = replace(old.record, **asdict(Timing("30000/1001", True, "01:00:00;00", 2)))
+        timed = replace(old.record, **Timing("30000/1001", True, "01:00:00;00", 2).stored)
         index.put_all([replace(old, record=timed)])
         new = replace(timed, video_id="0" * 16, path="/v/new.mp4")
         index.put(StoredVideo(new, old.features, old.encoded))

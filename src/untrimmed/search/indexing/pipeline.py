@@ -398,7 +398,7 @@ class Indexer:
             model=self._model.identity,
             indexed_at=time.time(),
             warnings="; ".join(video.warnings),
-            **vars(video.timing),
+            **video.timing.stored,
         )
 
     def _record_known(self, file: HashedFile) -> None:

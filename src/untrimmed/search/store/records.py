@@ -96,7 +96,7 @@ class VideoRecord:
     model: str
     indexed_at: float
     warnings: str = ""
-    # The fields of `Timing`. Older libraries lack these fields until the file is indexed again.
+    # `Timing.stored`. Older libraries lack these fields until the file is indexed again.
     frame_rate: str = ""
     has_variable_rate: bool = False
     start_timecode: str = ""

@@ -222,7 +222,7 @@ class VideoIndex(LanceTable):
 
     def put_timing(self, record: VideoRecord, timing: Timing) -> VideoRecord:
         """Store frame rate, timecode and number of audio tracks of a video's file. Return the new record."""
-        timed = replace(record, **vars(timing))
+        timed = replace(record, **timing.stored)
         changes = {
             "frame_rate": _literal(timing.frame_rate),
             "has_variable_rate": str(timing.has_variable_rate).lower(),
