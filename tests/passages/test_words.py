@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from untrimmed.passages.words import TextQuery, indexed_text, words_of
+from untrimmed.passages.words import TextQuery, indexed_text, words_of, words_strength
 
 
 def marked(query, text):
@@ -53,3 +53,18 @@ def test_decomposed_text_is_the_same_word(text):
 def test_invisible_characters_do_not_split_words():
     assert marked("کتاب\u200cها", "کتابها") == ["کتابها"]
     assert marked("rück\u00adsicht", "Rücksicht") == ["Rücksicht"]
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "strength"),
+    [
+        ('"C++"', "ça c'est sûr", 0.0),
+        ('"C++"', "We write it in c++, not in C.", 1.0),
+        ('"rose 5%."', "It rose 5% today.", 1.0),
+        ('"5%"', "only 5 €", 0.0),
+        ('"5%"', "5 or 15%", 0.0),
+        ("C++", "the letter C", 0.5),
+    ],
+)
+def test_signs_count_in_quotes(query, text, strength):
+    assert words_strength(TextQuery.of(query), text) == strength

@@ -359,7 +359,7 @@ class Bins {
     session.setEdges(video_id, before, after)
     const isOfBin = this.#opened === open || open.isRestored
     if (index < 0 && this.#opened === open) this.#tell('This moment is not in the open bin, so the bin does not change', null)
-    if (index >= 0 && !isOfBin) this.#tell('The bin keeps the moment as it was added. B adds the trimmed one')
+    if (index >= 0 && !isOfBin) this.#tell('The bin keeps the moment as it was added. Press B to add the trimmed one')
     if (index >= 0 && isOfBin) {
       const trim = { video_id, before, after }
       const details = { trim, isQuiet: !this.isPlayingAll } // the next moment hides what was trimmed

@@ -49,9 +49,9 @@ export interface Field { type: string; help: string; unit?: string; default?: un
 export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'without_in' | 'said' | 'written' | 'modes' | 'like' | 'unlike' | 'group_by' | 'fold' | 'limit' | 'moments' | 'min_moment_s' | 'edges' | 'min_score' | 'min_confidence' | 'curve_points', Field> = {
   text: {"type": "string", "help": "Describe what the moment shows", "default": "", "bounds": {}, "maxLength": 4000},
   then: {"type": "string", "help": "What the picture shows next in the same video", "default": "", "bounds": {}, "maxLength": 4000},
-  within_s: {"type": "number", "help": "Maximum number of seconds between the two moments", "unit": "s", "default": 60.0, "bounds": {"min": 0.01, "max": 10000000.0, "step": "any"}},
-  without: {"type": "array", "help": "What the picture must not show", "default": [], "bounds": {}},
-  without_in: {"type": "string", "help": "`video`: Avoid the whole video if it contains an unwanted scene anywhere", "default": "shot", "bounds": {}},
+  within_s: {"type": "number", "help": "Maximum number of seconds until the next picture", "unit": "s", "default": 60.0, "bounds": {"min": 0.01, "max": 10000000.0, "step": "any"}},
+  without: {"type": "array", "help": "What to avoid in the picture", "default": [], "bounds": {}},
+  without_in: {"type": "string", "help": "`video`: With an unwanted scene: avoid the whole video if the scene is anywhere in it", "default": "shot", "bounds": {}},
   said: {"type": "string", "help": "What is said at the same time", "default": "", "bounds": {}, "maxLength": 4000},
   written: {"type": "string", "help": "Text on the screen at the same time", "default": "", "bounds": {}, "maxLength": 4000},
   modes: {"type": "array", "help": "Search only in what is seen, said or written. Default: all", "default": [], "bounds": {}},
@@ -70,8 +70,8 @@ export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'without_i
 
 export const FILTERS: Record<'within' | 'since' | 'until' | 'min_duration_s' | 'max_duration_s' | 'min_bytes' | 'max_bytes' | 'min_height' | 'max_height', Field> = {
   within: {"type": "string", "help": "Only this folder or file", "default": null, "bounds": {}, "maxLength": 4096},
-  since: {"type": "string", "help": "Last changed on this day or later", "default": null, "bounds": {}, "maxLength": 40},
-  until: {"type": "string", "help": "Last changed on this day or before", "default": null, "bounds": {}, "maxLength": 40},
+  since: {"type": "string", "help": "Changed on this day or later", "default": null, "bounds": {}, "maxLength": 40},
+  until: {"type": "string", "help": "Changed on this day or earlier", "default": null, "bounds": {}, "maxLength": 40},
   min_duration_s: {"type": "number", "help": "Shortest video to include", "unit": "s", "default": null, "bounds": {"min": 0.0, "max": 10000000.0, "step": "any"}},
   max_duration_s: {"type": "number", "help": "Longest video to include", "unit": "s", "default": null, "bounds": {"min": 0.0, "max": 10000000.0, "step": "any"}},
   min_bytes: {"type": "integer", "help": "Smallest file to include", "unit": "bytes", "default": null, "bounds": {"min": 0.0, "max": 1e+18}},

@@ -21,7 +21,7 @@ import {
 
 /** The moment in the inspector. Playback begins at `from_s`; `atCut` says which edges are at a shot change.
  *
- * `sentence` is that of the query that found it. `isRestored` is set if the address named the moment, for example after a reload.
+ * `sentence` is the one that found the moment. `isRestored` is set if the address named the moment, for example after a reload.
  */
 export interface Open extends Span { video_id: string; video: string; duration_s: number; from_s: number; atCut: Edges; sentence: string; isRestored?: boolean }
 /** The effect on the browser's history: a new entry, a draft entry, a finished draft, or no entry. */
@@ -86,7 +86,7 @@ class Session {
   rowStep: ((by: number) => { hit: number; moment: number } | undefined) | null = null // the moment in the row above or below; set by the list of results
   libraryPath = $state('LIBRARY') // quoted for a shell
   open = $state<Open | null>(null)
-  viewed = $state.raw<VideoDetail | null>(null) // of the last moment that was opened from the bin or the address
+  viewed = $state.raw<VideoDetail | null>(null) // the video of the last moment that was opened from the bin or the address
   snapped = Promise.resolve() // fulfilled once the edges of the open moment are at the exact cuts
   pair = $state<MomentJson[] | null>(null) // the moment that was opened and its follow-up
   chosen = $state({ hit: 0, moment: 0 })
@@ -541,7 +541,7 @@ class Session {
     const hits = this.hasQuery ? this.hits.filter((hit) => hit.video_id === video_id) : []
     const listed = [...hits, this.best[video_id]].flatMap((hit) => [...(hit?.moments ?? []), ...(hit?.then ?? [])])
     const moved = listed.filter((place) => isSameSpan(place, from))
-    const isFinal = Object.keys(atCut).length > 0 // otherwise its edges are moved to the exact cuts when it is opened
+    const isFinal = Object.keys(atCut).length > 0 // otherwise, opening the moment moves its edges to the exact cuts
     for (const place of moved) movedEdges.move(this.foundBy, video_id, place, { start_s, end_s, atCut: isFinal ? atCut : undefined })
     const { open } = this
     const isOpen = open?.video_id === video_id && isSameSpan(open, from)

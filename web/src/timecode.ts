@@ -7,7 +7,7 @@ type Rate = readonly [frames: number, seconds: number]
 
 const RATES: Rate[] = [[24000, 1001], [24, 1], [25, 1], [30000, 1001], [30, 1], [50, 1], [60000, 1001], [60, 1]] // at which timecodes are counted
 const USUAL_RATE = 25 // step of files whose rate is unknown
-const SAME_RATE = 0.0003 // editors treat rates that differ by a smaller share as equal
+const SAME_RATE = 0.0003 // editors treat rates as equal up to this relative difference
 const ROUNDING_S = 0.001 // rounding changes the times of moments by less than this
 const ROUNDING = 0.05 // of a frame: containers round times to milliseconds
 
@@ -112,7 +112,7 @@ export class FrameClock {
   secondAt(time_s: number): number {
     return this.#number(this.#start + Math.ceil((time_s * this.#counted[0]) / this.#counted[1] - ROUNDING)) / this.#base
   }
-  /** The number of timecodes from the first frame to a time. At another rate than the file's, it is rounded up, so that no timecode shows an earlier frame. */
+  /** The number of timecodes from the first frame to a time. If the file's rate differs, it is rounded up, so that no timecode shows an earlier frame. */
   #count(time_s: number): number {
     if (this.#isOwn) return this.nearest(time_s)
     const start_s = this.isVariable ? time_s - ROUNDING_S : this.snap(time_s)

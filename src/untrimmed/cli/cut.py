@@ -77,9 +77,9 @@ def cut(
     """Save hits of the last search as video files or as a timeline.
 
     Clips start and end at exact frames and keep the sound. If there is a shot
-    change at most half a second from the start or end of a hit, the clip starts
-    or ends there, unless this would cut off matching words. This does not apply
-    to --bin and FILE@START-END.
+    change within half a second of the start or end of a hit, the clip starts or
+    ends there, unless this would cut off matching words. This does not apply to
+    --bin or FILE@START-END.
     The suffix of the output can also select a timeline for a video editor (.otio,
     .xml for Premiere, .fcpxml, .edl, .kdenlive), a table (.csv, .json),
     subtitles (.srt, .vtt) or chapters (.ffmetadata). See docs/service.md.

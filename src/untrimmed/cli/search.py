@@ -60,7 +60,7 @@ NoServiceOption = Annotated[
     bool,
     runtime_option(
         "--no-service",
-        help="Search in this process, even if `untrimmed serve` runs. The other options of this group imply it.",
+        help="Search in this process, even if `untrimmed serve` is running. The other options of this group imply --no-service.",
         show_default=False,
     ),
 ]

@@ -87,13 +87,13 @@ JobsOption = Annotated[
     runtime_option(
         metavar="N",
         min=0,
-        help="Number of runs to train in parallel. With 0, nothing is trained: results are those of existing runs.",
+        help="Number of runs to train in parallel. With 0, nothing is trained and only existing runs are used.",
     ),
 ]
 PageOption = Annotated[
     Path | None,
     output_option(
-        metavar="FILE.md", help="Write results to this page, and a picture to figures/ beside it.", show_default=False
+        metavar="FILE.md", help="Write results to this file, and a figure to figures/ beside it.", show_default=False
     ),
 ]
 DryRunOption = Annotated[bool, output_option("--dry-run", help="Only list what would be trained.")]
@@ -127,9 +127,9 @@ def study(
 ) -> None:
     """Train methods with attachments, and compare them with paired tests.
 
-    All methods get the same data, sizes and numbers of steps.
+    All methods get the same data, sizes and number of steps.
     Run the same command again to continue; finished runs are reused.
-    Several commands can share one --out: each training runs only once.
+    Several commands can share one --out: each run is trained only once.
     The results are in small files beside the runs, so you can delete the runs.
     """
     from untrimmed.study.setup import Candidate, StudySetup

@@ -61,7 +61,7 @@ RATES = {
     )
 }
 _COUNTED = {rate.frames_per_s for rate in RATES.values()}
-_SAME_RATE = Fraction(3, 10_000)  # rates that differ by a smaller share are the same for editors: 23.98 and 23.976
+_SAME_RATE = Fraction(3, 10_000)  # editors treat rates as equal up to this relative difference: 23.98 and 23.976
 _ROUNDING_S = Fraction(1, 1000)  # rounding changes the times of moments by less than this
 _DROPPING = {rate.frames_per_s for rate in RATES.values() if rate.is_drop}
 
@@ -233,9 +233,9 @@ def _editors_rate(timing: Timing) -> Fraction | None:
 
 
 def _source_frame(time_s: float, timing: Timing, counted: Fraction) -> int:
-    """Return the frame at which an edge of a clip is, counted at the rate `counted`.
+    """Return the number of the frame at `time_s`, at the rate `counted`.
 
-    At another rate than the file's, it is the first timeline frame that shows no frame of the file before `time_s`.
+    If the file's rate differs, it is the first timeline frame that shows no frame of the file before `time_s`.
     """
     own = Fraction(timing.frame_rate)
     start_s = Fraction(time_s) - _ROUNDING_S if timing.has_variable_rate else nearest_frame(time_s, own) / own

@@ -39,6 +39,8 @@ _ACCENTS = re.compile(r"[\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0
 _PLAIN_LETTERS = str.maketrans(
     {"æ": "ae", "đ": "d", "ð": "d", "ħ": "h", "ı": "i", "ł": "l", "ø": "o", "œ": "oe", "ŧ": "t", "þ": "th"}
 )
+# parts of a phrase in quotes with signs that matter there: C++, 5%, #metoo
+_SIGNED = re.compile(r"[^\s]*[+#%&@§°$€£¥=<>][^\s]*")
 _QUOTED = re.compile(r'"([^"]*)"|“([^”]*)”|„([^“”]*)[“”]|«([^»]*)»')
 # English words that do not describe the content of a passage. They are ignored in a query that has other words.
 _STOP_WORDS = """
@@ -51,7 +53,7 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 _POSSESSIVE = re.compile(rf"(?<=[^\W\d_])[{_APOSTROPHES}][sS]$")
 # Words that are not a possessive with 's: let's. They are often written without an apostrophe.
 _CONTRACTED = {"he", "here", "how", "it", "let", "she", "that", "there", "what", "when", "where", "who", "why"}
-_DIVISIONS = ("- ", "\u2010 ")  # between the parts of a divided word, once lines or subtitles are joined with a blank
+_DIVISIONS = ("- ", "\u2010 ")  # between the parts of a hyphenated word, after lines are joined with a space
 _WHOLE_TEXT = 0.95  # strength of a passage that contains the whole text of the query, word for word
 WORDS_VERSION = 6  # increased whenever `indexed_text` changes; `untrimmed index` then updates the index of words
 MAX_WORD = 40  # longer words are truncated, in the index and in queries
@@ -84,7 +86,7 @@ def words_of(text: str) -> list[TextWord]:
 
 
 def word_lists(text: str) -> list[list[TextWord]]:
-    """Return a list with the words of a text, and, if hyphens may divide words, a second list with these words joined.
+    """Return the words of a text as one list, or as two if hyphens may divide words: the second list joins the parts.
 
     >>> [[word.form for word in words] for words in word_lists("new bud- get cuts")]
     [['new', 'bud', 'get', 'cuts'], ['new', 'budget', 'cuts']]
@@ -143,6 +145,10 @@ def _forms(words: Iterable[TextWord]) -> str:
     return " ".join(word.form for word in words)
 
 
+def _plain_case(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
 @dataclass(frozen=True)
 class TextQuery:
     """The words of a sentence, and its phrases in quotes. A matching passage contains each phrase exactly."""
@@ -150,6 +156,7 @@ class TextQuery:
     text: str  # the sentence without quotation marks
     words: tuple[str, ...]  # without repetitions; without stop words, unless all are stop words
     phrases: tuple[tuple[str, ...], ...] = ()
+    signed: tuple[str, ...] = ()  # parts of the phrases with signs such as %, which a matching passage contains, too
 
     @classmethod
     def of(cls, text: str) -> TextQuery:
@@ -163,7 +170,8 @@ class TextQuery:
         forms = list(dict.fromkeys(word.form for word in words_of(text)))
         content = [form for form in forms if form not in STOP_WORDS]
         plain = _QUOTED.sub(lambda match: "".join(filter(None, match.groups())), text)
-        return cls(plain, tuple(content or forms), tuple(filter(None, phrases)))
+        signed = [part.strip(".,;:!?()'") for phrase in quoted for part in _SIGNED.findall(_plain_case(phrase))]
+        return cls(plain, tuple(content or forms), tuple(filter(None, phrases)), tuple(signed))
 
     def matches(self, text: str) -> list[TextWord]:
         """Return the words of a text that are in the query. Stop words are only returned as parts of exact phrases."""
@@ -195,7 +203,10 @@ class TextQuery:
     def contains_phrases(self, text: str) -> bool:
         """Whether a text contains each phrase of the query."""
         content = f" {indexed_text(text)} "
-        return all(f" {' '.join(phrase)} " in content for phrase in self.phrases)
+        has_words = all(f" {' '.join(phrase)} " in content for phrase in self.phrases)
+        return has_words and all(
+            re.search(rf"(?<![^\W_]){re.escape(part)}(?![^\W_])", _plain_case(text)) for part in self.signed
+        )
 
 
 def words_strength(query: TextQuery, text: str) -> float:

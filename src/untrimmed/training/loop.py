@@ -230,7 +230,7 @@ class TrainingLoop:
         self.state.updates += 1
 
     def _require_finite(self, values: dict[str, torch.Tensor]) -> None:
-        """Add the loss terms to the sums of the epoch. Raise a ConfigError if a term is not one finite number."""
+        """Add the loss terms to the epoch's sums. Raise a ConfigError if a term is not one finite number."""
         state = self.state
         for name, tensor in values.items():
             if tensor.ndim:

@@ -54,7 +54,7 @@ def selection_by(metric: Callable[[Validation], Any], validation: Validation) ->
     except KeyError as error:
         if not isinstance(name := error.args[0], str) or name in validation.metrics:
             raise
-        raise UnknownNameError.among("metric in train.select_by", name, validation.metrics) from error
+        raise UnknownNameError.among("metric for train.select_by", name, validation.metrics) from error
     if not isinstance(value, int | float | np.number) or not math.isfinite(value):
         raise ConfigError(f"train.select_by returned {value!r}, expected a finite number; correct the function")
     return float(value)

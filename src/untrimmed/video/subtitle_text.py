@@ -53,7 +53,7 @@ _MIN_CONFIDENCE = 0.03
 
 _TIME = r"-?\d{1,4}(?:\s*:\s*\d{1,2}){0,2}\s*(?:[.,:]\s*\d{1,3})?"
 _TIMING = re.compile(rf"^\s*({_TIME})\s*-{{1,2}}\s*>\s*({_TIME})(?:\s|$)")
-_MAX_TIMES = 200  # times are searched only in this many characters of a line
+_MAX_TIMES = 200  # times are looked for only in this many characters at the start of a line
 _PART_OF_TIMING = re.compile(r"\s*\d[\d\s:.,]*(?:-[->\d\s:.,]*)?")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--.*?-->|<\d[\d:.]*>|</?>")
 _RUBY = re.compile(r"<r[tp]\b[^<>]*>[^<]*(?:</r[tp]>)?", re.IGNORECASE)  # the pronunciation of the characters before it

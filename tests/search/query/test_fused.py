@@ -367,7 +367,7 @@ def test_a_cue_that_repeats_a_word_very_often_is_searched_as_fast_as_another(tmp
 
 @pytest.fixture
 def crowd(tmp_path, monkeypatch):
-    """A library in which 60 videos say a word in short cues, one of them 300 times, and a green one in a longer cue."""
+    """60 videos with a word in short cues (one video has 300 of them), and a green video with it in a longer cue."""
     use_encoder(monkeypatch, ColourEncoder())
     (tmp_path / "films").mkdir()
     write_clip(tmp_path / "films" / "target.mp4", ["green"])
@@ -392,3 +392,16 @@ def test_many_short_matches_hide_no_other_video(crowd):
 def test_the_picture_decides_among_all_videos_with_a_required_text(crowd, limit):
     assert names(crowd.search(Query("green", said="zorblax"), limit=limit))[0] == "target"
     assert names(crowd.search('green "zorblax"', limit=limit))[0] == "target"
+
+
+def test_of_two_texts_with_the_same_meaning_the_one_with_all_words_is_first(tmp_path, monkeypatch):
+    use_encoder(monkeypatch, ColourEncoder())
+    (tmp_path / "films").mkdir()
+    for name, year in (("a", 2019), ("b", 2018), ("c", 2017)):
+        write_clip(tmp_path / "films" / f"{name}.mp4", ["white"])
+        (tmp_path / "films" / f"{name}.srt").write_text(f"1\n00:00:00,500 --> 00:00:02,000\nGreen report {year}.\n")
+    library = untrimmed.open(tmp_path / "library")
+    library.index(tmp_path / "films")
+    hits = library.search(Query("green report 2018", modes=("said",)))
+    assert names(hits)[0] == "b"
+    assert hits[0].score > hits[1].score

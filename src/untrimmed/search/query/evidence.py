@@ -19,8 +19,9 @@ from untrimmed.span import Evidence, MatchedWord
 from untrimmed.types import TextFeatures
 
 PASSAGES_OF_VIDEO = 8
-_FIRST_VIDEOS = 25  # the first search by words reads `per_video` passages for each of at most this many videos
+_FIRST_VIDEOS = 25  # the first search by words reads at most `per_video` times this many passages
 _MAX_ROWS = 20_000  # the search by words reads at most this many passages
+_MAX_MEANING = 0.9  # below 1, so that of two passages with almost the same text the one with the words is stronger
 _PASSAGES_BY_MEANING = 3  # largest number of passages of a video that are found by meaning
 _LEAST_VIDEOS = 20
 _MAX_AMONG = 2000  # if there are more allowed videos, passages of other videos are removed after the search
@@ -213,7 +214,7 @@ def _meanings(
     by_meaning: Collection[str],
     settings: FusionSettings,
 ) -> tuple[dict[tuple[str, int], float], set[tuple[str, int]]]:
-    """Return the similarity in meaning, from 0 to 1, between the query and each passage of these videos.
+    """Return the similarity in meaning, from 0 to `_MAX_MEANING`, between the query and each passage of these videos.
 
     Also return the most similar passages of each video in `by_meaning`, if their similarity is at least
     `least_strength`.
@@ -230,7 +231,7 @@ def _meanings(
             _, cosines = prepared.relevance(video_id)
         except KeyError:  # the passages of this video have no vectors
             continue
-        values = np.clip((cosines - start) / scale, 0.0, 1.0)
+        values = np.clip((cosines - start) / scale, 0.0, _MAX_MEANING)
         places = view.places(corpus, video_id)
         meanings.update(zip(places, values.tolist(), strict=True))
         if video_id in by_meaning:

@@ -193,8 +193,8 @@ class Filters:
     """
 
     within: Annotated[_Path, Spec("Only this folder or file.", "--in FOLDER", minimum=1, service_maximum=4096)] = None
-    since: Annotated[Day | None, _at_least("changed_s", "Last changed on this day or later.", "DATE", 40)] = None
-    until: Annotated[Day | None, _at_most("changed_s", "Last changed on this day or before.", "DATE", 40)] = None
+    since: Annotated[Day | None, _at_least("changed_s", "Changed on this day or later.", "DATE", 40)] = None
+    until: Annotated[Day | None, _at_most("changed_s", "Changed on this day or earlier.", "DATE", 40)] = None
     min_duration_s: Annotated[
         _Seconds, _at_least("duration_s", "Shortest video to include.", "--min-duration TIME", _MAX_S, "s")
     ] = None
@@ -269,16 +269,16 @@ class Query:
     within_s: Annotated[
         float,
         Spec(
-            "Maximum number of seconds between the two moments.",
+            "Maximum number of seconds until the next picture.",
             "--within-s S",
             above=0,
             service_maximum=_MAX_S,
             unit="s",
         ),
     ] = 60.0
-    without: Annotated[tuple[str, ...], Spec("What the picture must not show.", "--not TEXT", maximum=_MAX_PARTS)] = ()
+    without: Annotated[tuple[str, ...], Spec("What to avoid in the picture.", "--not TEXT", maximum=_MAX_PARTS)] = ()
     without_in: Annotated[
-        WithoutIn, Spec("Avoid the whole video if it contains an unwanted scene anywhere.", "--nowhere")
+        WithoutIn, Spec("With an unwanted scene: avoid the whole video if the scene is anywhere in it.", "--nowhere")
     ] = "shot"
     said: Annotated[str, Spec("What is said at the same time.", "--saying TEXT", service_maximum=LONGEST_TEXT)] = ""
     written: Annotated[
