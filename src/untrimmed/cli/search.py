@@ -60,7 +60,8 @@ NoServiceOption = Annotated[
     bool,
     runtime_option(
         "--no-service",
-        help="Search in this process, even if `untrimmed serve` is running. The other options of this group imply --no-service.",
+        help="Search in this process, even if `untrimmed serve` is running. The other options of this group imply "
+        "--no-service.",
         show_default=False,
     ),
 ]

@@ -45,10 +45,10 @@ after 750 steps of 16 videos with the retrieval losses alone, learning rate 3e-4
     K = 3     0.87      0.69         0.19           0.97      0.91         0.74     174.7
     K = 6     0.83      0.68         0.18           0.97      0.92         0.75     172.2
 
-Models with one iteration learn best. (Another run with K = 1 has 212.1.) With Eq. 1 exactly as printed, SumR is 126.1 for K = 3 and 115.3 for K = 6.
-docs/decisions.md lists the other forms that we tried. We did not try separate weights for each iteration, a
-normalization layer after the output, dropout 0.3, other initial values of the learned vectors, a warm-up of the
-guidance loss, or another learning rate for the prototypes. The values are also in
+Models with one iteration learn best. (Another run with K = 1 has 212.1.) With Eq. 1 exactly as printed, SumR is 126.1
+for K = 3 and 115.3 for K = 6. docs/decisions.md lists the other forms that we tried. We did not try separate weights
+for each iteration, a normalization layer after the output, dropout 0.3, other initial values of the learned vectors, a
+warm-up of the guidance loss, or another learning rate for the prototypes. The values are also in
 `benchmarks/studies/prototypes/readings.md`.
 
 With `keep_attention`, an encoded video also stores the attention of each prototype to each unit (4 % more data). We
