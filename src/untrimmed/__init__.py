@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from untrimmed.data.dataset import dataset_of_arrays, load_dataset
     from untrimmed.data.simulation.simulate import simulate
     from untrimmed.data.simulation.world import SimulationSettings
+    from untrimmed.errors import UntrimmedError
     from untrimmed.models.registry import create_model, list_attachments, list_models
     from untrimmed.plugins import import_module
     from untrimmed.running.evaluate import evaluate
@@ -47,6 +48,7 @@ _PUBLIC = {
     "Progress": "untrimmed.search.indexing.pipeline:Progress",
     "Query": "untrimmed.search.query.query:Query",
     "SimulationSettings": "untrimmed.data.simulation.world:SimulationSettings",
+    "UntrimmedError": "untrimmed.errors:UntrimmedError",
     "VideoRecord": "untrimmed.search.store.records:VideoRecord",
     "Weights": "untrimmed.search.query.query:Weights",
     "create_model": "untrimmed.models.registry:create_model",
@@ -74,6 +76,7 @@ __all__ = [
     "Progress",
     "Query",
     "SimulationSettings",
+    "UntrimmedError",
     "VideoRecord",
     "Weights",
     "__version__",

@@ -337,10 +337,13 @@ def parse_overrides(assignments: Iterable[str]) -> dict[str, Any]:
     return overrides
 
 
-def require_sections(keys: Iterable[str], known: Callable[[], Mapping[str, Collection[str]]] = dict) -> None:
+def require_sections(
+    keys: Iterable[str], known: Callable[[], Mapping[str, Collection[str]]] = dict, form: str = "{}.{}=…"
+) -> None:
     """Check that the keys of a run's settings begin with a section, as in `train.epochs`.
 
-    `known` returns the known keys of each section. It is called only for an error.
+    `known` returns the known keys of each section. It is called only for an error. `form` is how the user writes a
+    section and a key.
 
     Raises: ConfigError for a key without a section. The message names the sections that have this key.
 
@@ -354,11 +357,11 @@ def require_sections(keys: Iterable[str], known: Callable[[], Mapping[str, Colle
         if rest and first in SECTIONS:
             continue
         if rest:
-            found = [f"{section}.{rest}=…" for section in known() if section.endswith(f".{first}")]
-            unknown = f"SECTION.{rest}=… (sections: {', '.join(SECTIONS)}){nearest(first, SECTIONS)}"
+            found = [form.format(section, rest) for section in known() if section.endswith(f".{first}")]
+            unknown = f"{form.format('SECTION', rest)} (sections: {', '.join(SECTIONS)}){nearest(first, SECTIONS)}"
         else:
-            found = [f"{section}.{key}=…" for section, names in known().items() if key in names]
-            unknown = f"SECTION.{key}=… (sections: {', '.join(SECTIONS)})"
+            found = [form.format(section, key) for section, names in known().items() if key in names]
+            unknown = f"{form.format('SECTION', key)} (sections: {', '.join(SECTIONS)})"
         advice = " or ".join(found) or unknown
         raise ConfigError(f"setting {key!r} has no section; write {advice}")
 
@@ -368,10 +371,16 @@ def with_dotted_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
 
     >>> with_dotted_keys({"weights": {"nce": 0.1}, "train.epochs": 3})
     {'weights.nce': 0.1, 'train.epochs': 3}
+
+    Raises: ConfigError for a setting that is given in both forms.
     """
     result: dict[str, Any] = {}
     for key, value in settings.items():
-        result |= flat(value, f"{key}.") if isinstance(value, Mapping) and "." not in key else {key: value}
+        added = flat(value, f"{key}.") if isinstance(value, Mapping) and "." not in key else {key: value}
+        if twice := [name for name in added if name in result]:
+            name = twice[0]
+            raise ConfigError(f"setting {name!r} is given twice: {result[name]!r} and {added[name]!r}; keep one")
+        result |= added
     return result
 
 

@@ -83,7 +83,8 @@ def load_object(reference: str) -> Any:
     value: Any = sys.modules[module_name]
     for name in path.split("."):
         if not hasattr(value, name):
-            names = [public for public in vars(value) if not public.startswith("_")]
+            public = {key: item for key, item in vars(value).items() if not key.startswith("_")}
+            names = [key for key, item in public.items() if not isinstance(item, ModuleType)]
             raise ConfigError(f"{reference}: {module_name} has no {name!r}{nearest(name, names)}; correct the name")
         value = getattr(value, name)
     return value

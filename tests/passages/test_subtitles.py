@@ -161,6 +161,26 @@ def test_other_names_of_subtitle_files_are_found_and_no_other_videos_files_are_t
     assert len(videos_of([tmp_path / "Subs"])) == 5
 
 
+def test_names_of_languages_in_the_language_itself_are_known_and_unclear_names_are_reported(clip, tmp_path):
+    (tmp_path / "film.mp4").write_bytes(clip.read_bytes())
+    languages = {
+        "film - Deutsch.srt": "de",
+        "film_Franc\u0327ais.srt": "fr",
+        "film.日本語.srt": "ja",
+        "film.jp.vtt": "ja",
+    }
+    languages |= {"film [de].srt": "de", "film(es).srt": "es", "film.Deutsch (SDH).srt": "de", "film.draft.srt": ""}
+    unclear = ["film.2.srt", "film (1).srt", "film-part.srt"]
+    for name in (*languages, *unclear, "film2.srt"):
+        content = "1\n00:00:01,000 --> 00:00:02,000\nHello\n"
+        (tmp_path / name).write_text(f"WEBVTT\n\n{content.replace(',', '.')}" if name.endswith("vtt") else content)
+    passages, warnings = read(tmp_path / "film.mp4")
+    assert {passage.track: passage.language for passage in passages} == languages
+    assert len(warnings) == len(unclear)
+    for name in unclear:
+        assert any(name in warning for warning in warnings)
+
+
 def test_a_folder_of_subtitles_may_belong_to_a_single_video(clip, tmp_path):
     video = tmp_path / "Film 2 (1998).mp4"
     video.write_bytes(clip.read_bytes())

@@ -141,7 +141,7 @@ def _print_import(imported: "ImportedModel") -> None:
         table = Table("setting", "preset", "in the file", "used", title=title, title_justify="left", box=box.SIMPLE)
         for difference in imported.differences:
             used = "no, training only" if difference.used is None else _shown(difference.used)
-            stored = f"{_shown(difference.checkpoint)} ({difference.key})"
+            stored = f"{_shown(difference.checkpoint)} ({difference.key})" if difference.key else ""
             table.add_row(difference.setting, _shown(difference.preset), stored, used)
         result_console.print(table)
     elif imported.has_settings:

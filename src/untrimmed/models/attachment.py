@@ -141,6 +141,7 @@ class Attachment(nn.Module):
     Config: ClassVar[type[AttachmentConfig]] = AttachmentConfig
     # default settings, in the same sections as a preset: {"weights": {"my_loss": 0.1}}
     training_defaults: ClassVar[Mapping[str, Any]] = {}
+    loss_hook: ClassVar[str] = "losses"  # the method that computes its loss, for messages
     reads_clips: ClassVar[bool] = False  # needs a method that compares clips with sentences
     reads_frames: ClassVar[bool] = False  # needs a method whose encoded videos can contain frames
     joins_layers: ClassVar[bool] = False  # needs a method whose layers can read extra rows
@@ -225,6 +226,7 @@ class StepLoss(Attachment, ABC):
     """
 
     second_pass: ClassVar[bool] = True
+    loss_hook: ClassVar[str] = "step_term"
 
     def losses(self, model: Carrier, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
         """Return {name of the loss: its term}."""
@@ -237,6 +239,8 @@ class StepLoss(Attachment, ABC):
 
 class AttachedLoss(StepLoss):
     """A loss that reads only encodings."""
+
+    loss_hook: ClassVar[str] = "term"
 
     def step_term(self, model: Carrier, step: TrainingStep) -> Float[Tensor, ""]:
         """Return the unweighted term of the step's batch."""

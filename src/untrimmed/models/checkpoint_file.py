@@ -63,6 +63,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
             return _checkpoint(content, storages)
     except FileNotFoundError as error:
         raise CheckpointError(f"{path}: no such file; check the path") from error
+    except IsADirectoryError as error:
+        raise CheckpointError(f"{path}: is a folder; name the checkpoint file in it") from error
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from error
     except (zipfile.BadZipFile, OSError, NotImplementedError) as error:

@@ -82,11 +82,11 @@ def checked_losses(model: RetrievalModel, step: TrainingStep) -> dict[str, Tenso
     """Return the loss terms of the method and its attachments; raises the errors of `checked_queries`."""
     inputs = step.queries.tensors() | step.videos.tensors()
     terms: dict[str, Tensor] = {}
-    for owner, hook, arguments in (
-        (model, "compute_losses", (step,)),
-        *((part, "losses", (model, step)) for part in model.carried),
+    for owner, hook, written, arguments in (
+        (model, "compute_losses", "compute_losses", (step,)),
+        *((part, "losses", part.loss_hook, (model, step)) for part in model.carried),
     ):
-        name = f"{_of(owner)}.{hook}"
+        name = f"{_of(owner)}.{written}"
         added = _call(name, inputs, getattr(owner, hook), *arguments)
         if not isinstance(added, Mapping):
             raise ConfigError(

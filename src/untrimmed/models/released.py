@@ -146,7 +146,7 @@ def require_released(model: nn.Module, names: Names, released: Mapping[str, Tens
 
     `names` are the `released_names` of the model. The model may be on the device "meta", which needs no memory.
 
-    Raises: CheckpointError if a tensor is missing or unknown, or has the wrong shape.
+    Raises: CheckpointError if a tensor is missing or unknown, or has the wrong shape or values that are not finite.
     """
     released = without_prefix(released)
     needed = [name for name, slot in names.items() if slot is not UNUSED]
@@ -167,6 +167,8 @@ def require_released(model: nn.Module, names: Names, released: Mapping[str, Tens
                 f"released tensor {name} has shape {tuple(released[name].shape)}, this model expects {expected}; "
                 "set the model's sizes to those of the checkpoint"
             )
+        if not bool(released[name].isfinite().all()):
+            raise CheckpointError(f"released tensor {name} has values that are not finite; use another checkpoint")
     return {name: released[name] for name in needed}
 
 

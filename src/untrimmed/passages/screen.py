@@ -196,7 +196,6 @@ class _Screen:
     reader: LineReader
     duration_s: Callable[[], float]  # returns the duration of the video, which is known after the last frame
     tracks: list[_Track] = field(default_factory=list)
-    count: int = 0  # number of passages
 
     def read(self, frame: Frame, time_s: float, since: Sequence[tuple[float, Frame]]) -> Iterator[Passage]:
         """Read a frame, and yield the lines that have disappeared.
@@ -256,7 +255,6 @@ class _Screen:
             yield self._passage(block)
 
     def _passage(self, block: list[_Track]) -> Passage:
-        self.count += 1
         start_s = min(track.start_s for track in block)
         end_s = max(self.duration_s() if track.end_s is None else track.end_s for track in block)
         return Passage(
@@ -265,7 +263,6 @@ class _Screen:
             max(start_s, end_s),
             source="screen",
             confidence=min(1.0, float(np.mean([track.line.confidence for track in block]))),
-            track=f"text {self.count % 2}",  # alternates, because consecutive titles are not one sentence
         )
 
 

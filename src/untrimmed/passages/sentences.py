@@ -76,7 +76,8 @@ def _continues(joined: list[Passage], passage: Passage) -> bool:
     last = joined[-1]
     gap_s = passage.start_s - last.end_s
     return (
-        (passage.source, passage.track, passage.language) == (last.source, last.track, last.language)
+        passage.source != "screen"  # consecutive titles are not one sentence
+        and (passage.source, passage.track, passage.language) == (last.source, last.track, last.language)
         and passage.start_s >= last.start_s
         and passage.end_s >= last.end_s
         and -_MAX_OVERLAP_S <= gap_s <= _MAX_GAP_S

@@ -42,8 +42,8 @@ class Subtitles(PassageSource):
 
     mode: ClassVar[TextMode] = "said"
     _reader: SubtitleReader = field(default_factory=SubtitleReader, init=False, repr=False, compare=False)
-    # for each folder of videos: subtitle files and their languages by the stem of the video; each folder is listed once
-    _folders: dict[Path, dict[str, dict[Path, str]]] = field(
+    # for each folder of videos, what `_subtitle_files` returns; each folder is listed once
+    _folders: dict[Path, dict[str, dict[Path, str | None]]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -73,6 +73,8 @@ class Subtitles(PassageSource):
         reader = self._reader if media.decoder is None else SubtitleReader(media.decoder)
         if media.path.is_file():
             yield from self._read_streams(reader, media, report)
+        for path in self._unclear_files(media.path):
+            report.warn(f"{shown(path)}: not read, because its name has an unknown ending; use e.g. film.en.srt")
         for path, language in self.files(media.path).items():
             if path.suffix.lower() in _UNREAD_SUFFIXES:
                 report.warn(f"{shown(path)}: subtitles in this format are not read; convert the file to .srt")
@@ -82,7 +84,7 @@ class Subtitles(PassageSource):
                 for cue in reader.read_file(path, language, report.progress):
                     yield self._passage(cue, language, track)
             except VideoError as error:
-                report.warn_unread(track, str(error))
+                report.warn_unread(track, f"{error} (text that was read from it earlier is kept)")
             else:
                 for fault in reader.faults:
                     report.warn(f"{shown(path)}: {fault}")
@@ -111,10 +113,16 @@ class Subtitles(PassageSource):
 
         They may have formats that are not read.
         """
+        named = ((path, language) for path, language in self._all_files(video).items() if language is not None)
+        return dict(itertools.islice(named, _MAX_FILES))
+
+    def _unclear_files(self, video: Path) -> list[Path]:
+        return [path for path, language in self._all_files(video).items() if language is None]
+
+    def _all_files(self, video: Path) -> dict[Path, str | None]:
         if video.parent not in self._folders:
             self._folders[video.parent] = _subtitle_files(video.parent)
-        files = self._folders[video.parent].get(video.stem, {})
-        return dict(itertools.islice(files.items(), _MAX_FILES))
+        return self._folders[video.parent].get(video.stem, {})
 
 
 def _names(folder: Path) -> list[str]:
@@ -125,16 +133,20 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _subtitle_files(folder: Path) -> dict[str, dict[Path, str]]:
-    """Return the subtitle files of the videos in a folder, and their languages, by the stem of the video."""
+def _subtitle_files(folder: Path) -> dict[str, dict[Path, str | None]]:
+    """Return the subtitle files of the videos in a folder, and their languages, by the stem of the video.
+
+    The language is None if the name begins with the name of a video, but its end is unclear.
+    """
     names = _names(folder)
     stems = _VideoStems.of(folder, names)
-    files: dict[str, dict[Path, str]] = {}
+    files: dict[str, dict[Path, str | None]] = {}
 
     def add(path: Path, videos: Collection[str], rest: str) -> None:
-        if path.suffix.lower() in (*SUFFIXES, *_UNREAD_SUFFIXES):
-            for stem in videos:
-                files.setdefault(stem, {})[path] = language_in(rest)
+        if path.suffix.lower() not in (*SUFFIXES, *_UNREAD_SUFFIXES):
+            return
+        for stem in videos or stems.beginning(path.stem):
+            files.setdefault(stem, {})[path] = language_in(rest) if videos else None
 
     for name in names:
         add(folder / name, *stems.match(Path(name).stem))
@@ -212,13 +224,19 @@ class _VideoStems:
         stems = self.stems.get(_composed(name).casefold(), ())
         return [stem for stem in stems if _composed(stem) == _composed(name)] or stems
 
+    def beginning(self, name: str) -> Collection[str]:
+        """Return the longest stems with which a name begins as a whole word."""
+        ends = (end for end in range(len(name) - 1, 0, -1) if not name[end].isalnum())
+        return next(filter(None, (self.named(name[:end].rstrip()) for end in ends)), ())
+
     def match(self, stem: str) -> tuple[Collection[str], str]:
         """Return the stems of the videos to which a subtitle file with this stem belongs, and the rest of its stem.
 
         The longest stem wins, so `film-en.srt` belongs to `film-en.mp4`, or else to `film.mp4`.
         """
         for end in range(len(stem), 0, -1):
-            rest = re.sub(r"\s*([._-])\s*|\s+", lambda gap: gap[1] or "-", stem[end:])  # " - English" and " English"
+            plain = re.sub(r"[\[\](){}]", " ", stem[end:]).rstrip()
+            rest = re.sub(r"\s*([._-])\s*|\s+", lambda gap: gap[1] or "-", plain)  # " - English", " [en]"
             if (not rest or rest[0] in "._-") and (videos := self.named(stem[:end])) and _is_after_name(rest):
                 return videos, rest
         return (), ""
@@ -270,5 +288,4 @@ def language_in(rest: str) -> str:
             parts.append("-".join(names))
     known = (part for part in parts if is_known_language(part))
     codes = (part for part in parts if _CODE.fullmatch(part))
-    others = (part.lower() for part in parts if part.isalpha())
-    return language_code(next(itertools.chain(known, codes, others), ""))
+    return language_code(next(itertools.chain(known, codes), ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,9 +26,11 @@ from untrimmed.running.batches import query_batch_of, video_batch_of
 from untrimmed.running.encoding import Encoding, evaluating, require_float32
 from untrimmed.running.memory import keep_freed_memory
 from untrimmed.running.opened import OpenedModel
-from untrimmed.running.run import METRICS, DataSettings, Run, is_model, is_run, read_config
+from untrimmed.running.run import METRICS, DataSettings, Run, is_model, is_run, open_run, read_config
 from untrimmed.running.split import load_split, require_fit
 from untrimmed.scores.score import Scores
+
+logger = logging.getLogger(__name__)
 
 DATASET = "a data set (load_dataset, dataset_of_arrays)"
 EVALUATION_SETTING = "train.annotators"  # the only training setting that affects an evaluation
@@ -169,6 +172,8 @@ def load(
     keep_freed_memory()
     loaded = without_run(model.to(encoding.device).eval(), encoding, str(folder))
     if is_run(folder):
+        if not open_run(folder).is_finished:
+            logger.warning("%s: training is not finished; this is the model of its best epoch so far", folder)
         config = read_config(folder)
         loaded = replace(loaded, train=config.train, features=config.features, data=config.data)
     return loaded.changed(changed or {})

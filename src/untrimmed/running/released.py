@@ -1,6 +1,7 @@
 """Import the checkpoints that authors released."""
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,10 +44,11 @@ _ROUNDING = 0.06
 
 @dataclass(frozen=True)
 class SettingDifference:
-    """A setting with different values in the preset and in the checkpoint.
+    """A setting whose value in the preset differs from that in the checkpoint or from the one that is used.
 
-    `key` is the released program's name of the setting, or `FROM_TENSORS`. `used` is the value in the imported model,
-    or None for a training setting, because models do not contain training settings.
+    `key` is the released program's name of the setting, or `FROM_TENSORS`. A setting that only the user has changed has
+    no `key`, and its `checkpoint` is None. `used` is the value in the imported model, or None for a training setting,
+    because models do not contain training settings.
     """
 
     setting: str
@@ -169,11 +171,14 @@ def _differences(
     before = _values(preset)
     after = _values(chosen)
     stored = dict(translated.values) | dict(sizes)
-    for setting, value in stored.items():
-        value = to_plain(value)
-        if setting in before and not _is_equal(value, before[setting]):
-            key = FROM_TENSORS if setting in sizes else translated.keys[setting]
-            used = after[setting] if setting.startswith(("model.", "losses.")) else None
+    for setting in dict.fromkeys([*stored, *after]):
+        if setting not in before:
+            continue
+        value = to_plain(stored.get(setting))
+        used = after[setting] if setting.startswith(("model.", "losses.")) else None
+        is_changed = setting in stored and not _is_equal(value, before[setting])
+        if is_changed or (used is not None and not _is_equal(used, before[setting])):
+            key = FROM_TENSORS if setting in sizes else translated.keys.get(setting, "")
             yield SettingDifference(setting, before[setting], value, key, used)
 
 
@@ -201,16 +206,16 @@ def _released_sizes(preset: Preset, tensors: Mapping[str, Tensor]) -> dict[str, 
     To find out which axes depend on a size, we build a second model (without values) with larger sizes. Each size grows
     by a multiple of its own prime number, so the growth of an axis shows which size the axis depends on.
 
-    If tensors imply different values of a size, the smallest value is returned, because a table of positions can have
-    more rows than there are frames. Other contradictions cause an error later, because the tensors do not fit the
-    model.
+    If tensors imply different values of a size, the value that most of them imply is returned. If no value has a
+    majority, it is the smallest one, because a table of positions can have more rows than there are frames. Other
+    contradictions cause an error later, because the tensors do not fit the model.
     """
     plain = plain_settings(preset.sizes())
     values = flat(plain)
     growth = {f: prime * (plain["num_heads"] if f in _OF_HEADS else 1) for f, prime in _PRIMES.items() if f in values}
     before = _shapes(preset.name, plain)
     after = _shapes(preset.name, override(plain, {f: values[f] + step for f, step in growth.items()}))
-    sizes: dict[str, int] = {}
+    implied: dict[str, Counter[int]] = defaultdict(Counter)
     for name in before.keys() & tensors.keys():
         if tensors[name].ndim != len(before[name]):
             continue
@@ -218,8 +223,13 @@ def _released_sizes(preset: Preset, tensors: Mapping[str, Tensor]) -> dict[str, 
             followed = next((f for f in growth if new > old and (new - old) % _PRIMES[f] == 0), None)
             if followed is not None:
                 value = values[followed] + (size - old) * growth[followed] // (new - old)
-                sizes[f"model.{followed}"] = min(value, sizes.get(f"model.{followed}", value))
-    return sizes
+                implied[f"model.{followed}"][value] += 1
+    return {key: _majority(values) for key, values in implied.items()}
+
+
+def _majority(values: Counter[int]) -> int:
+    value, count = values.most_common(1)[0]
+    return value if 2 * count > values.total() else min(values)
 
 
 def _shapes(name: ModelName, settings: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

@@ -44,32 +44,35 @@ class JointRow:
 def joint_rows(runs: Sequence[Run], report_of: Callable[[Run], Report]) -> list[JointRow]:
     """Return the rows of all runs. Data sets are in the order of the runs, and rows of a data set are sorted by SumR.
 
-    Labels include the settings that differ from the preset. For runs of a study, they include the settings in the run's
-    name instead. If a method has several rows on a data set, their labels also include the settings in which they
-    differ.
+    Labels include the settings that differ from the preset. If all runs are of studies with the same sizes, labels
+    include the settings in the run's name instead. If a method has several rows on a data set, their labels also
+    include the settings in which they differ.
 
     Raises: ConfigError for two runs with the same settings and seed.
     """
     by_folder = {str(run.folder): run for run in runs}
     groups = seed_groups({folder: run.config for folder, run in by_folder.items()})
     of_run = {folder: report_of(run) for folder, run in by_folder.items()}  # also imports the classes for the labels
-    settings = [settings_without_seed(by_folder[group[0]].config) for group in groups]
+    firsts = [by_folder[group[0]] for group in groups]
+    settings = [settings_without_seed(run.config) for run in firsts]
+    in_study = len({_sizes_of_study(run) for run in runs}) == 1  # otherwise, names would hide different sizes
     rows = [
-        JointRow(
-            by_folder[group[0]].config.data.name,
-            _label(by_folder[group[0]], settings),
-            tuple(of_run[folder] for folder in group),
-        )
-        for group in groups
+        JointRow(run.config.data.name, _label(run, settings, in_study), tuple(of_run[folder] for folder in group))
+        for run, group in zip(firsts, groups, strict=True)
     ]
     data_sets = list(dict.fromkeys(row.data for row in rows))
     return sorted(rows, key=lambda row: (data_sets.index(row.data), -row.sum_r))
 
 
-def _label(run: Run, all_settings: Sequence[dict[str, Any]]) -> str:
+def _sizes_of_study(run: Run) -> str | None:
+    """Return the sizes of the study that the run belongs to, as text, or None."""
+    return None if _settings_of_study(run) is None else (run.folder.resolve().parent / SIZES).read_text()
+
+
+def _label(run: Run, all_settings: Sequence[dict[str, Any]], in_study: bool) -> str:
     """Return the method's name, followed by settings as described at `joint_rows`."""
     settings = settings_without_seed(run.config)
-    named = _settings_of_study(run)
+    named = _settings_of_study(run) if in_study else None
     namesakes = [entry for entry in all_settings if all(entry[key] == settings[key] for key in ("method", "data.name"))]
     keys = dict.fromkeys(key for entry in namesakes for key in entry)
     differing = [key for key in keys if len({repr(entry.get(key)) for entry in namesakes}) > 1]

@@ -35,7 +35,8 @@ def require_arguments(
     overrides: Mapping[str, Any],
 ) -> str:
     """Check the arguments of `train`, and return the name of the data set; raises ConfigError for a wrong argument."""
-    require_sections(overrides, lambda: keys_by_section(method.name if isinstance(method, RetrievalModel) else method))
+    name = method.name if isinstance(method, RetrievalModel) else method
+    require_sections(overrides, lambda: keys_by_section(name), '{}={{"{}": …}}')
     if isinstance(method, RetrievalModel):
         _require_trainable(method, overrides)
     else:

@@ -53,7 +53,8 @@ def rehearse_step(
     for name, value in (terms | {"loss": total_loss(terms, weights)}).items():
         if not math.isfinite(value):
             raise ConfigError(
-                f"{name} is {value} before the first step; correct the model's sizes and the weights, or {how_to_check}"
+                f"{name} is {value} before the first step; correct the code of this term, the model's sizes or the "
+                f"weights, or {how_to_check}"
             )
 
 

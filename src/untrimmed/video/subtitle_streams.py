@@ -116,7 +116,8 @@ def file_cues(path: str, language: str, on_progress: Callable[[float], None]) ->
                 "is not a text file", "replace it with subtitles as text (.srt, .vtt, .ass)"
             ) from None
     if not cues:
-        raise MediaProblemError(f"has no cue that can be read ({faults.broken} are broken)", "replace it, or remove it")
+        broken = f" ({faults.broken} are broken)" if faults.broken else ""
+        raise MediaProblemError(f"has no subtitle that can be read{broken}", "replace it, or remove it")
     cues.sort(key=lambda cue: cue[:2])
     return [cue for cue, _ in itertools.groupby(cues)], faults
 
