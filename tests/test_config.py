@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.refusals import refused
-from untrimmed.config import Checked, build, checked, override, parse_overrides, read_yaml, to_plain
+from untrimmed.config import Checked, build, checked, override, parse_overrides, read_yaml, to_plain, with_dotted_keys
 from untrimmed.errors import ConfigError
 
 
@@ -147,3 +147,8 @@ def test_settings_are_checked_in_every_subclass():
         Below(widths=["wide"])
     with refused(ConfigError, "dim", "True"):
         replace(made, dim=True)
+
+
+def test_a_setting_in_both_forms_is_refused():
+    with refused(ConfigError, "train.epochs", "4", "3"):
+        with_dotted_keys({"train": {"epochs": 4}, "train.epochs": 3})

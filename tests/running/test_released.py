@@ -101,6 +101,8 @@ def test_given_settings_come_before_those_of_the_file(tmp_path):
     overrides = {"model.temperature": 0.3}
     imported = import_released_file("gmmformer_v2", tmp_path / "v2.ckpt", data="tvr", overrides=overrides)
     assert imported.model.config.temperature == 0.3
+    (given,) = [change for change in imported.differences if change.setting == "model.temperature"]
+    assert (given.checkpoint, given.used) == (0.6, 0.3)
     with refused(ConfigError, "temperatur"):
         import_released_file("gmmformer_v2", tmp_path / "v2.ckpt", data="tvr", overrides={"model.temperatur": 0.3})
 
@@ -129,6 +131,30 @@ def test_contradicting_tensors_are_named(tmp_path):
     torch.save({"model": dict(released)}, tmp_path / "model.ckpt")
     with refused(CheckpointError, "clip_input_proj.LayerNorm.weight", "7", "5"):
         import_released_file("ms_sl", tmp_path / "model.ckpt", data="tvr")
+
+
+def test_one_tensor_of_another_size_is_named_and_not_taken_for_the_size_of_the_model(tmp_path):
+    model = create_model("ms_sl", **SIZES)
+    released = export_released(model.released_names(), model.state_dict())
+    name = next(name for name in released if name.endswith("self.key.weight"))
+    released[name] = released[name][:, :-1].clone()
+    torch.save({"model": dict(released)}, tmp_path / "model.ckpt")
+    with refused(CheckpointError, name):
+        import_released_file("ms_sl", tmp_path / "model.ckpt", data="tvr", overrides={"model.num_heads": 2})
+
+
+def test_a_checkpoint_with_numbers_that_are_not_finite_is_refused(tmp_path):
+    model = create_model("ms_sl", **SIZES)
+    with torch.no_grad():
+        next(iter(model.parameters())).view(-1)[0] = torch.nan
+    save_release(tmp_path / "model.ckpt", model, config=CONFIG)
+    with refused(CheckpointError, "finite"):
+        import_released_file("ms_sl", tmp_path / "model.ckpt", data="tvr")
+
+
+def test_a_folder_is_not_called_a_damaged_file(tmp_path):
+    with refused(CheckpointError, "folder"):
+        import_released_file("ms_sl", tmp_path, data="tvr")
 
 
 def test_a_file_whose_sizes_need_more_memory_than_it_has_is_refused(tmp_path):

@@ -60,8 +60,11 @@ def test_runs_of_a_study_are_labelled_with_the_settings_in_their_names(tmp_path)
     name = "proto,weights.orthogonal=0.5@model.dropout=0.2-0.001-8-0"
     changes = {"weights.orthogonal": 0.5, "model.dropout": 0.2, "train.epochs": 9, "train.patience": 9}
     report = report_of(run("4-a"))
-    (row,) = joint_rows([run(tmp_path / name, "proto", **changes)], lambda run: report)
+    of_study = run(tmp_path / name, "proto", **changes)
+    (row,) = joint_rows([of_study], lambda run: report)
     assert row.label == "proto,weights.orthogonal=0.5,model.dropout=0.2"
+    rows = joint_rows([of_study, run("4-a")], lambda run: report)
+    assert "train.epochs=9" in ",".join(row.label for row in rows)
 
 
 def test_two_runs_of_equal_settings_and_seed_are_refused():
