@@ -20,6 +20,7 @@ export default defineConfig({
       transformIndexHtml: () => [{ tag: 'meta', attrs: { name: 'source', content: sourceHash() }, injectTo: 'head' }]
     }
   ],
+  resolve: process.env.VITEST ? { conditions: ['browser'] } : {}, // otherwise tests would get Svelte's server, without state
   server: { proxy: { '/api': 'http://127.0.0.1:8765' } },
   build: {
     outDir: '../src/untrimmed/server/page',

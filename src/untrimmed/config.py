@@ -350,7 +350,7 @@ def require_sections(
     >>> require_sections(["train.epochs", "epochs"], lambda: {"train": ["epochs"]})
     Traceback (most recent call last):
     ...
-    untrimmed.errors.ConfigError: setting 'epochs' has no section; write train.epochs=…
+    untrimmed.errors.ConfigError: setting 'epochs' needs a section; write train.epochs=…
     """
     for key in keys:
         first, _, rest = key.partition(".")
@@ -363,7 +363,7 @@ def require_sections(
             found = [form.format(section, key) for section, names in known().items() if key in names]
             unknown = f"{form.format('SECTION', key)} (sections: {', '.join(SECTIONS)})"
         advice = " or ".join(found) or unknown
-        raise ConfigError(f"setting {key!r} has no section; write {advice}")
+        raise ConfigError(f"setting {key!r} needs a section; write {advice}")
 
 
 def with_dotted_keys(settings: Mapping[str, Any]) -> dict[str, Any]:

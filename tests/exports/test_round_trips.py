@@ -419,7 +419,7 @@ def test_times_for_players_count_from_sound_that_begins_before_the_picture(forma
     assert start in export([moment], format, None, lambda _: late).content.decode()
 
 
-def test_times_for_players_need_no_file():
+def test_subtitles_do_not_need_the_video():
     def unreadable(_):
         raise FeatureError("the drive is not connected")
 

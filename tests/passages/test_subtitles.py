@@ -161,7 +161,7 @@ def test_other_names_of_subtitle_files_are_found_and_no_other_videos_files_are_t
     assert len(videos_of([tmp_path / "Subs"])) == 5
 
 
-def test_names_of_languages_in_the_language_itself_are_known_and_unclear_names_are_reported(clip, tmp_path):
+def test_native_names_of_languages_are_known_and_unclear_names_are_reported(clip, tmp_path):
     (tmp_path / "film.mp4").write_bytes(clip.read_bytes())
     languages = {
         "film - Deutsch.srt": "de",

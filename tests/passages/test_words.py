@@ -63,8 +63,12 @@ def test_invisible_characters_do_not_split_words():
         ('"rose 5%."', "It rose 5% today.", 1.0),
         ('"5%"', "only 5 €", 0.0),
         ('"5%"', "5 or 15%", 0.0),
+        ('"5%"', "5 or 2.5%", 0.0),
+        ('"5 %"', "It rose 5%.", 1.0),
+        ('"10 € each"', "10€ each", 1.0),
+        ('"[C#]"', "in C# or F#", 1.0),
         ("C++", "the letter C", 0.5),
     ],
 )
-def test_signs_count_in_quotes(query, text, strength):
+def test_symbols_must_match_in_quotes(query, text, strength):
     assert words_strength(TextQuery.of(query), text) == strength

@@ -133,7 +133,7 @@ def test_contradicting_tensors_are_named(tmp_path):
         import_released_file("ms_sl", tmp_path / "model.ckpt", data="tvr")
 
 
-def test_one_tensor_of_another_size_is_named_and_not_taken_for_the_size_of_the_model(tmp_path):
+def test_one_tensor_of_a_wrong_size_is_named_and_does_not_set_the_size_of_the_model(tmp_path):
     model = create_model("ms_sl", **SIZES)
     released = export_released(model.released_names(), model.state_dict())
     name = next(name for name in released if name.endswith("self.key.weight"))

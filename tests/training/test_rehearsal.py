@@ -93,7 +93,7 @@ def test_a_hook_that_fails_in_training_is_named_below_its_traceback(begin, monke
     require_named(caught.value.__notes__[-1], "compute_losses", "epoch 2", "continue")
 
 
-def test_a_term_that_is_no_scalar_in_training_is_named(begin, monkeypatch):
+def test_a_term_that_is_not_a_scalar_in_training_is_named(begin, monkeypatch):
     whole = MSSL.compute_losses
 
     def compute_losses(self, step):

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from tests.media import write_clip as write_clock
 from tests.toy import write_clip
 from untrimmed.search.edges import ExactEdges
 from untrimmed.span import Evidence, Moment
@@ -32,6 +33,13 @@ def clip(tmp_path):
     path = tmp_path / "clip.mp4"
     write_clip(path, ["red", "blue", "blue", "blue", "green"], seconds_each=2)
     return path
+
+
+def test_a_key_frame_that_is_on_screen_at_the_start_has_its_own_time(tmp_path):
+    slides = write_clock(tmp_path / "slides.mkv", [0, 0.04, 5, 15, 25], codec="mjpeg", pix_fmt="yuvj420p")
+    with FrameReader() as reader:
+        assert reader.frames_between(slides, 16, 24, short_side=8).times_s.tolist() == [15]
+        assert reader.frames_between(slides, 12.5, 20.5, short_side=8).times_s.tolist() == [5, 15]
 
 
 def test_all_frames_between_two_times_are_read_also_after_a_seek(clip):

@@ -175,7 +175,7 @@ def test_a_note_is_stored_if_the_page_is_reloaded_while_it_is_typed(visit):
     until(page, f"document.querySelectorAll('{ITEMS}')[2].title.includes('waves')")
 
 
-def test_a_moment_that_cannot_be_opened_says_so_next_to_the_bin(visit):
+def test_a_moment_that_cannot_be_opened_is_reported_next_to_the_bin(visit):
     page = with_three(visit, trouble=True)
     page.route("**/api/videos/*", lambda route: route.abort())
     page.locator(ITEMS).first.click()

@@ -373,6 +373,12 @@ def test_each_frame_of_a_file_with_a_variable_rate_is_reached_and_cut(visit, clo
     with av.open(str(tmp_path / "clip.mp4")) as file:
         numbers = [read_clock(frame.to_ndarray(format="rgb24")) for frame in file.decode(video=0)]
     assert numbers == list(range(first, 21))
+    box = page.get_by_role("slider", name="Out", exact=True).bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(page.locator(".axis").bounding_box()["x"], box["y"] + 20, steps=5)
+    page.mouse.up()
+    until(page, f"end_s => Math.abs(({edge})('e') - end_s) < 0.002", PHONE[first + 1])
 
 
 def test_the_timecode_is_that_of_the_frame_on_screen(visit, clocks):

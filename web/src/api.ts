@@ -107,7 +107,7 @@ export const frame = (id: string, time_s: number, side = 180) =>
 /** The address of a thumbnail at most half a second from a time. If it has a `version`, browsers cache it permanently. */
 export const thumbnail = (id: string, time_s: number, version = '') =>
   `/api/videos/${id}/thumbnail?time_s=${Math.max(0, time_s).toFixed(3)}${version && `&version=${version}`}`
-/** The address of a thumbnail of a moment: if possible from inside the moment, at its peak, or at its middle if a trim cut the peak off. */
+/** The address of a thumbnail at a moment's peak, or at its middle if the peak was trimmed off; from inside the moment, if possible. */
 export const momentThumbnail = (id: string, { start_s, end_s, peak_s = start_s }: Span & { peak_s?: number }) => {
   const at_s = peak_s > start_s && peak_s < end_s ? peak_s : (start_s + end_s) / 2
   return `${thumbnail(id, at_s)}&start_s=${exact(start_s)}&end_s=${exact(end_s)}`
@@ -118,7 +118,7 @@ export const overview = (id: string, pictures: number) => `/api/videos/${id}/thu
 /** The span after its edges are moved to the exact shot changes. With `extendOnly`, the edges do not move inwards. */
 export const edges = (id: string, { start_s, end_s }: Span, extendOnly: boolean) =>
   get<Span>(`/api/videos/${id}/edges?start_s=${start_s}&end_s=${end_s}&extend_only=${extendOnly}`)
-/** When the frames on screen in a span appear, for files with a variable frame rate. The first may appear before the span. */
+/** When each frame of a span appears, for files with a variable frame rate. The first may appear before the span. */
 export const frames = (id: string, { start_s, end_s }: Span) => get<number[]>(`/api/videos/${id}/frames?start_s=${start_s}&end_s=${end_s}`)
 /** Seconds rounded to microseconds: milliseconds would lose frames of 59.94 frames per second. */
 export const exact = (time_s: number) => String(Number(time_s.toFixed(6)))

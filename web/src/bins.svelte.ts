@@ -20,6 +20,7 @@ interface Bin { key: string; bin_id: string; name: string; moments: BinMoment[] 
 
 const OPEN = 'untrimmed-bin' // id of the open bin
 const OLD = 'untrimmed-basket' // where the browser kept its only bin before libraries had bins
+const UNSAVED = 'untrimmed-unsaved' // bins with changes that were not stored when the page was closed
 const NAME = 'Bin'
 const TRIM = 'Trim'
 const NOTICE_MS = 8000
@@ -69,12 +70,36 @@ class Bins {
     try {
       await this.#migrate()
       await this.#list()
+      await this.#recover()
       const id = remembered(OPEN)
       const first = this.all.find((bin) => bin.bin_id === id) ?? this.all[0]
-      if (first && !this.bin.bin_id && !this.moments.length) this.#show(await api.bin(first.bin_id))
+      if (!first || this.bin.bin_id || this.moments.length) return
+      const pending = this.#pending(first.bin_id)
+      if (pending) this.bin = pending
+      else this.#show(await api.bin(first.bin_id))
     } catch (error) {
       this.problem = (error as Error).message
     }
+  }
+  /** Keep the bins that are not stored for the next page of this tab. */
+  keepUnsaved(): void {
+    const waiting = [...(this.#sent ? [this.#sent] : []), ...this.#unsaved.values()]
+    const kept = waiting.map((bin) => ({ bin: $state.snapshot(bin), base: this.#stored.get(bin.bin_id) ?? null }))
+    remember(UNSAVED, JSON.stringify(kept), 'sessionStorage')
+  }
+  /** Store the bins that the last page of this tab could not store. */
+  async #recover(): Promise<void> {
+    for (const { bin, base } of stored<{ bin: Bin; base: BinJson | null }[]>(UNSAVED, [], 'sessionStorage')) {
+      const known = this.all.find((other) => (bin.bin_id ? other.bin_id === bin.bin_id : other.name === bin.name))
+      const now = known && (await api.bin(known.bin_id))
+      if (now && now.name === bin.name && contentOf(now.moments) === contentOf(bin.moments)) continue // it was stored
+      const key = `recovered ${this.#numNew++}`
+      if (bin.bin_id) this.#ids.set(key, bin.bin_id)
+      if (base) this.#stored.set(base.bin_id, base)
+      this.#unsaved.set(key, { ...bin, key })
+    }
+    remember(UNSAVED, '[]', 'sessionStorage')
+    if (this.#unsaved.size) this.#begin()
   }
   async #list(): Promise<void> {
     const { bins, problems } = await api.bins()
@@ -115,7 +140,7 @@ class Bins {
   }
   /** Whether a change could not be stored, and would be lost if the page were closed. */
   get isUnsaved(): boolean {
-    return this.problem !== '' && this.#unsaved.size > 0
+    return this.problem !== '' && (this.#unsaved.size > 0 || this.#sent !== null)
   }
 
   /** Open another bin. */
@@ -286,11 +311,11 @@ class Bins {
       else await this.#sendRenamed(bin, error)
     }
   }
-  /** Store a bin that another page deleted as a new bin. */
+  /** Another page deleted the bin: store it as a new one. */
   async #sendAgain(bin: Bin): Promise<void> {
     this.#ids.delete(bin.key)
     bin.bin_id = ''
-    this.#tell(`${bin.name} was deleted elsewhere. It is stored again`, null)
+    this.#tell(`${bin.name} was deleted elsewhere and is stored again`, null)
     await this.#send(bin)
   }
   /** Store a bin under another name if another page has taken its name. Raises the error otherwise. */
@@ -304,9 +329,9 @@ class Bins {
     if (this.bin.key === bin.key) this.bin.name = free
     await this.#send(bin)
   }
-  /** Store a bin that another page changed: both changes if one of them is only a new name, otherwise the other page's version.
+  /** Resolve a conflict with another page: keep both changes if one is only a new name, or else the other page's version.
    *
-   * Undo restores the version of this page.
+   * In the second case, undo restores the version of this page.
    */
   async #merge(bin: Bin, bin_id: string): Promise<void> {
     const read = await api.bin(bin_id)
@@ -319,13 +344,16 @@ class Bins {
       if (isOnlyRenamed(now)) now.moments = read.moments
       if (this.bin.key === bin.key) Object.assign(this.bin, { name: now.name, moments: now.moments })
       this.#unsaved.delete(bin.key)
+      changes.clear() // undo would restore the bin as it was without the other page's change
+      this.#tell(`${now.name} was also changed elsewhere. Both changes are kept`, null)
       return this.#send(now)
     }
     const own = $state.snapshot(now)
     const [mine, theirs] = [own, read].map(({ moments }) => moments[this.#openedAt])
-    const isMoved = mine && theirs && mine.video_id === theirs.video_id && this.bin.key === bin.key
-    const turn = (from: BinMoment, to: BinMoment) => isMoved && session.setEdges(from.video_id, from, to)
-    const name = `Change of ${bin.name} elsewhere`
+    const old = base?.moments[this.#openedAt]
+    const isTrimmed = mine && theirs && old && isSame(old, theirs) && mine.video_id === old.video_id && this.bin.key === bin.key
+    const turn = (from: BinMoment, to: BinMoment) => isTrimmed && session.setEdges(from.video_id, from, to)
+    const name = `Outside change to ${bin.name}`
     const undo = () => (this.#restore(own), void turn(theirs, mine))
     changes.add({ name, undo, redo: () => (this.#restore({ key: bin.key, ...read }), void turn(mine, theirs)) })
     this.#unsaved.delete(bin.key)

@@ -13,6 +13,11 @@ class Changes {
   #past: Step[] = [] // the last one first to undo
   #future: Step[] = [] // the last one first to redo
 
+  /** Forget all changes. */
+  clear(): void {
+    this.#past = []
+    this.#future = []
+  }
   get canRedo(): boolean {
     return this.#future.length > 0
   }
@@ -32,7 +37,7 @@ class Changes {
     }
     return null
   }
-  /** Make the change again that was undone last. Returns its name, or null if there was none. */
+  /** Redo the change that was undone last. Returns its name, or null if there was none. */
   redo(): string | null {
     for (let step = this.#future.pop(); step; step = this.#future.pop()) {
       if (step.redo!() === false) continue

@@ -12,31 +12,37 @@ export type Edited = Span & { atCut?: Edges }
 export type ShownMoment = MomentJson & { atCut?: Edges; found?: Span }
 
 const KEPT = 'untrimmed-edges'
-const MAX_KEPT = 300
+const MAX_KEPT = 1000
 
-/** The moved edges by sentence, video and found edges. They last as long as the tab. */
+/** Moved edges by sentence, video and original edges. They last as long as the tab. */
 class MovedEdges {
   #kept = new Map<string, Edited>(stored<[string, Edited][]>(KEPT, [], 'sessionStorage'))
 
   #key(sentence: string, video_id: string, { start_s, end_s }: Span): string {
     return JSON.stringify([sentence, video_id, start_s, end_s])
   }
-  /** Move the edges of a moment and remember them. Without `atCut` they are as found and not remembered. */
-  move(sentence: string, video_id: string, moment: ShownMoment, { start_s, end_s, atCut }: Edited): void {
-    moment.found ??= { start_s: moment.start_s, end_s: moment.end_s }
-    Object.assign(moment, { start_s, end_s, atCut: atCut && { ...atCut } })
-    const key = this.#key(sentence, video_id, moment.found)
+  /** Move the edges of a moment and remember them, unless they are those of the service again. */
+  move(sentence: string, video_id: string, moment: ShownMoment, edges: Edited): void {
+    const found = (moment.found ??= { start_s: moment.start_s, end_s: moment.end_s })
+    this.#apply(moment, edges)
+    const key = this.#key(sentence, video_id, found)
     this.#kept.delete(key)
-    if (atCut) this.#kept.set(key, { start_s, end_s, atCut: { ...atCut } })
+    if (edges.atCut || edges.start_s !== found.start_s || edges.end_s !== found.end_s) this.#kept.set(key, { ...edges })
     if (this.#kept.size > MAX_KEPT) this.#kept.delete(this.#kept.keys().next().value!)
     remember(KEPT, JSON.stringify([...this.#kept]), 'sessionStorage')
   }
-  /** Give moments that arrived from the service the edges that they were moved to before. */
+  /** Apply the remembered edges to moments that arrive from the service. */
   restore(sentence: string, video_id: string, moments: ShownMoment[] = []): void {
     for (const moment of moments) {
-      const edges = this.#kept.get(this.#key(sentence, video_id, moment))
-      if (edges) this.move(sentence, video_id, moment, edges)
+      const found = { start_s: moment.start_s, end_s: moment.end_s }
+      const edges = this.#kept.get(this.#key(sentence, video_id, found))
+      if (!edges) continue
+      moment.found = found
+      this.#apply(moment, edges)
     }
+  }
+  #apply(moment: ShownMoment, { start_s, end_s, atCut }: Edited): void {
+    Object.assign(moment, { start_s, end_s, atCut: atCut && { ...atCut } })
   }
 }
 

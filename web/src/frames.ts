@@ -10,25 +10,28 @@ export class VariableFrames {
   #starts: number[] = [] // when the frames of `#known` appear
   #known: Span = { start_s: 0, end_s: 0 }
   #request: Promise<void> | null = null
-  #latest = 0 // number of the latest call: an earlier one that has to wait is given up
+  #latest = 0 // number of the latest call
 
   constructor(
     readonly video_id: string,
     readonly duration_s: number
   ) {}
 
-  /** The frame that is `by` frames after the one on screen at a time. Null if another call replaced this one, or the file cannot be read. */
-  async at(time_s: number, by = 0): Promise<Span | null> {
-    if (!(await this.#load(time_s))) return null
+  /** The frame that is `by` frames after the one on screen at a time.
+   *
+   * Null if the file cannot be read, or if the call `canBeSkipped` and a later call came while it waited.
+   */
+  async at(time_s: number, by = 0, canBeSkipped = false): Promise<Span | null> {
+    if (!(await this.#load(time_s, canBeSkipped))) return null
     const [starts, known] = [this.#starts, this.#known]
     const last = starts.length - 1
     const place = starts.filter((start_s) => start_s <= time_s + EPSILON_S).length - 1 + by
-    if (place < 0 && starts[0] > EPSILON_S) return this.at(starts[0] - 2 * EPSILON_S, place + 1)
-    if (place >= last && known.end_s < this.duration_s) return this.at(known.end_s, place - last)
+    if (place < 0 && known.start_s > 0) return this.at(starts[0] - 2 * EPSILON_S, place + 1, canBeSkipped)
+    if (place >= last && known.end_s < this.duration_s) return this.at(known.end_s - 2 * EPSILON_S, place - last, canBeSkipped)
     const found = Math.min(last, Math.max(0, place))
     return { start_s: starts[found], end_s: starts[found + 1] ?? this.duration_s }
   }
-  /** The time `by` frames after the nearest time at which a frame appears or the video ends. Null as for `at`. */
+  /** The frame boundary that is `by` frames after the one nearest to a time. Null if the file cannot be read. */
   async edge(time_s: number, by = 0): Promise<number | null> {
     const frame = await this.at(time_s)
     if (!frame) return null
@@ -37,14 +40,14 @@ export class VariableFrames {
     return other && (place > 0 ? other.end_s : other.start_s)
   }
   /** Request the frames around a time, unless they are known. Returns whether they are known now. */
-  async #load(time_s: number): Promise<boolean> {
+  async #load(time_s: number, canBeSkipped: boolean): Promise<boolean> {
     const call = ++this.#latest
     const [start_s, end_s] = [Math.max(0, time_s - AROUND_S), Math.min(this.duration_s, time_s + AROUND_S)]
     const inside = [Math.max(0, time_s - AROUND_S / 2), Math.min(this.duration_s, time_s + AROUND_S / 2)]
     const isKnown = () => this.#starts.length > 0 && this.#known.start_s <= inside[0] && this.#known.end_s >= inside[1]
     while (!isKnown() && this.#request) await this.#request
     if (isKnown()) return true
-    if (call !== this.#latest) return false
+    if (canBeSkipped && call !== this.#latest) return false
     this.#request = api.frames(this.video_id, { start_s, end_s }).then(
       (starts) => void ([this.#starts, this.#known] = [starts, { start_s, end_s }]),
       () => {} // the file cannot be read

@@ -49,9 +49,9 @@ export interface Field { type: string; help: string; unit?: string; default?: un
 export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'without_in' | 'said' | 'written' | 'modes' | 'like' | 'unlike' | 'group_by' | 'fold' | 'limit' | 'moments' | 'min_moment_s' | 'edges' | 'min_score' | 'min_confidence' | 'curve_points', Field> = {
   text: {"type": "string", "help": "Describe what the moment shows", "default": "", "bounds": {}, "maxLength": 4000},
   then: {"type": "string", "help": "What the picture shows next in the same video", "default": "", "bounds": {}, "maxLength": 4000},
-  within_s: {"type": "number", "help": "Maximum number of seconds until the next picture", "unit": "s", "default": 60.0, "bounds": {"min": 0.01, "max": 10000000.0, "step": "any"}},
+  within_s: {"type": "number", "help": "Longest gap before the second moment, in seconds", "unit": "s", "default": 60.0, "bounds": {"min": 0.01, "max": 10000000.0, "step": "any"}},
   without: {"type": "array", "help": "What to avoid in the picture", "default": [], "bounds": {}},
-  without_in: {"type": "string", "help": "`video`: With an unwanted scene: avoid the whole video if the scene is anywhere in it", "default": "shot", "bounds": {}},
+  without_in: {"type": "string", "help": "`video`: Avoid the whole video if an unwanted scene is anywhere in it", "default": "shot", "bounds": {}},
   said: {"type": "string", "help": "What is said at the same time", "default": "", "bounds": {}, "maxLength": 4000},
   written: {"type": "string", "help": "Text on the screen at the same time", "default": "", "bounds": {}, "maxLength": 4000},
   modes: {"type": "array", "help": "Search only in what is seen, said or written. Default: all", "default": [], "bounds": {}},

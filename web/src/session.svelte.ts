@@ -21,7 +21,7 @@ import {
 
 /** The moment in the inspector. Playback begins at `from_s`; `atCut` says which edges are at a shot change.
  *
- * `sentence` is the one that found the moment. `isRestored` is set if the address named the moment, for example after a reload.
+ * `sentence` is the query that found it. `isRestored` is set if the address named the moment, for example after a reload.
  */
 export interface Open extends Span { video_id: string; video: string; duration_s: number; from_s: number; atCut: Edges; sentence: string; isRestored?: boolean }
 /** The effect on the browser's history: a new entry, a draft entry, a finished draft, or no entry. */

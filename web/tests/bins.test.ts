@@ -52,6 +52,7 @@ beforeEach(async () => {
     setItem: (key: string, value: string) => kept.set(key, value),
     removeItem: (key: string) => kept.delete(key)
   })
+  vi.stubGlobal('sessionStorage', localStorage)
   vi.stubGlobal('fetch', answer)
   bin('a', 'A', [moment(0)])
   bin('b', 'B', [moment(10)])
@@ -147,6 +148,40 @@ describe('a name', () => {
   })
 })
 
+describe('a page that is closed before all is stored', () => {
+  const reopened = async () => {
+    bins.keepUnsaved()
+    isDown = false
+    vi.clearAllTimers()
+    vi.resetModules()
+    bins = (await import('../src/bins.svelte')).bins
+    await bins.load()
+    await settle()
+  }
+  it('leaves its changes to the next page of the tab', async () => {
+    await bins.load()
+    isDown = true
+    bins.note(0, 'waves')
+    bins.create()
+    bins.add(moment(30))
+    await settle()
+    await reopened()
+    expect(server.get('a')!.moments[0].note).toBe('waves')
+    expect(starts()).toEqual({ A: [0], B: [10], Bin: [30] })
+    await reopened()
+    expect(starts()).toEqual({ A: [0], B: [10], Bin: [30] })
+  })
+  it('leaves a note although another page has renamed the bin', async () => {
+    await bins.load()
+    isDown = true
+    bins.note(0, 'waves')
+    await settle()
+    bin('a', 'New', [moment(0)])
+    await reopened()
+    expect(server.get('a')).toMatchObject({ name: 'New', moments: [{ note: 'waves' }] })
+  })
+})
+
 describe('changes of one bin by two pages', () => {
   it('are both kept if one of them is only a new name', async () => {
     await bins.load()
@@ -160,6 +195,9 @@ describe('changes of one bin by two pages', () => {
     await settle()
     expect(starts()).toEqual({ Newer: [0, 1, 2], B: [10] })
     expect(bins.moments).toHaveLength(3)
+    bins.undo() // nothing: it would remove the moment of the other page
+    await settle()
+    expect(starts()).toEqual({ Newer: [0, 1, 2], B: [10] })
   })
   it('are both kept if one page deletes the bin', async () => {
     await bins.load()

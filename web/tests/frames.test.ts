@@ -46,8 +46,10 @@ describe('the frames of a file with a variable rate', () => {
   })
   it('are requested for the last of several times only', async () => {
     const frames = new VariableFrames('a', 100)
-    const answers = await Promise.all([10, 30, 50, 70].map((time_s) => frames.at(time_s)))
+    const answers = await Promise.all([10, 30, 50, 70].map((time_s) => frames.at(time_s, 0, true)))
     expect(answers.map((frame) => frame !== null)).toEqual([true, false, false, true])
+    const kept = await Promise.all([80, 10, 50].map((time_s) => frames.at(time_s)))
+    expect(kept.map((frame) => frame !== null)).toEqual([true, true, true])
   })
   it('are unknown if the file cannot be read', async () => {
     vi.stubGlobal('fetch', async () => new Response(null, { status: 422 }))

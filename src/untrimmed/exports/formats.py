@@ -64,8 +64,8 @@ def export(
     Args:
         rate: The frame rate of the timeline. None is the most common rate of the files.
         read_timing: Called to read the timing of a moment's file: for timelines and tables if it is unknown, and for
-            subtitles and chapters, whose times count from the start of the sound if it is earlier than the first
-            frame. It may raise a FeatureError.
+            subtitles and chapters, whose times count from the sound if it starts before the picture. It may raise a
+            FeatureError.
         title: The name of the timeline in editors.
 
     Raises:
@@ -142,7 +142,7 @@ def _one_file_per_video(
 def _in_player_time(
     moments: Sequence[ExportedMoment], read_timing: Callable[[ExportedMoment], Timing]
 ) -> list[ExportedMoment]:
-    """Return moments of one video with times that count from the earlier start of its picture and sound."""
+    """Return one video's moments, timed from its picture or sound, whichever starts first."""
     start_s = 0.0
     with contextlib.suppress(FeatureError):  # the file cannot be read now; almost all pictures begin with the sound
         start_s = read_timing(moments[0]).picture_start_s

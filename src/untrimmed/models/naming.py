@@ -28,7 +28,7 @@ class ModelName:
         if isinstance(name, ModelName):
             return name
         if "=" in name:
-            raise ConfigError(f"model {name!r} is a setting; put METHOD first, for instance: ms_sl {name}")
+            raise ConfigError(f"{name} is a setting, not a method; put METHOD first, for instance: ms_sl {name}")
         method, *attached = (part.strip() for part in name.split("+"))
         attached = [SHORT_NAMES.get(part, part) for part in attached]
         if not all((method, *attached)):

@@ -127,7 +127,7 @@ def _unknown(kind: str, name: str, known: list[str]) -> UnknownNameError:
         return UnknownNameError(f"{error}; for your own {kind}, add --import FILE.py")
     used = {cls.__module__ for cls in (*METHODS.values(), *ATTACHMENTS.values())}
     if idle := [shown(Path(plugin.file)) for plugin in imported() if plugin.name not in used]:
-        return UnknownNameError(f'{error}; {idle[0]} registers none: write @register("{name}") above your class')
+        return UnknownNameError(f'{error}; {idle[0]} registers no class: write @register("{name}") above yours')
     return error
 
 

@@ -74,7 +74,7 @@ class Subtitles(PassageSource):
         if media.path.is_file():
             yield from self._read_streams(reader, media, report)
         for path in self._unclear_files(media.path):
-            report.warn(f"{shown(path)}: not read, because its name has an unknown ending; use e.g. film.en.srt")
+            report.warn(f"{shown(path)}: not read, as it may be for another video; if not, rename it, e.g. film.en.srt")
         for path, language in self.files(media.path).items():
             if path.suffix.lower() in _UNREAD_SUFFIXES:
                 report.warn(f"{shown(path)}: subtitles in this format are not read; convert the file to .srt")
@@ -136,7 +136,7 @@ def _names(folder: Path) -> list[str]:
 def _subtitle_files(folder: Path) -> dict[str, dict[Path, str | None]]:
     """Return the subtitle files of the videos in a folder, and their languages, by the stem of the video.
 
-    The language is None if the name begins with the name of a video, but its end is unclear.
+    The language is None if a name begins like that of a video, but the rest is unclear.
     """
     names = _names(folder)
     stems = _VideoStems.of(folder, names)
@@ -225,7 +225,7 @@ class _VideoStems:
         return [stem for stem in stems if _composed(stem) == _composed(name)] or stems
 
     def beginning(self, name: str) -> Collection[str]:
-        """Return the longest stems with which a name begins as a whole word."""
+        """Return the stems that are the longest whole-word prefix of a name."""
         ends = (end for end in range(len(name) - 1, 0, -1) if not name[end].isalnum())
         return next(filter(None, (self.named(name[:end].rstrip()) for end in ends)), ())
 

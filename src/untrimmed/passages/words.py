@@ -39,7 +39,7 @@ _ACCENTS = re.compile(r"[\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0
 _PLAIN_LETTERS = str.maketrans(
     {"æ": "ae", "đ": "d", "ð": "d", "ħ": "h", "ı": "i", "ł": "l", "ø": "o", "œ": "oe", "ŧ": "t", "þ": "th"}
 )
-# parts of a phrase in quotes with signs that matter there: C++, 5%, #metoo
+# words in quotes with symbols, which must match: C++, 5%, #metoo
 _SIGNED = re.compile(r"[^\s]*[+#%&@§°$€£¥=<>][^\s]*")
 _QUOTED = re.compile(r'"([^"]*)"|“([^”]*)”|„([^“”]*)[“”]|«([^»]*)»')
 # English words that do not describe the content of a passage. They are ignored in a query that has other words.
@@ -146,7 +146,8 @@ def _forms(words: Iterable[TextWord]) -> str:
 
 
 def _plain_case(text: str) -> str:
-    return unicodedata.normalize("NFKC", text).casefold()
+    """Return a text without case, and without the space before a unit: 5 % is 5%."""
+    return re.sub(r"(?<=\d)\s+(?=[%°$€£¥])", "", unicodedata.normalize("NFKC", text).casefold())
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ class TextQuery:
     text: str  # the sentence without quotation marks
     words: tuple[str, ...]  # without repetitions; without stop words, unless all are stop words
     phrases: tuple[tuple[str, ...], ...] = ()
-    signed: tuple[str, ...] = ()  # parts of the phrases with signs such as %, which a matching passage contains, too
+    signed: tuple[str, ...] = ()  # words of the phrases with symbols, such as 5%
 
     @classmethod
     def of(cls, text: str) -> TextQuery:
@@ -170,7 +171,7 @@ class TextQuery:
         forms = list(dict.fromkeys(word.form for word in words_of(text)))
         content = [form for form in forms if form not in STOP_WORDS]
         plain = _QUOTED.sub(lambda match: "".join(filter(None, match.groups())), text)
-        signed = [part.strip(".,;:!?()'") for phrase in quoted for part in _SIGNED.findall(_plain_case(phrase))]
+        signed = [part.strip(".,;:!?()[]'‘’“”") for phrase in quoted for part in _SIGNED.findall(_plain_case(phrase))]
         return cls(plain, tuple(content or forms), tuple(filter(None, phrases)), tuple(signed))
 
     def matches(self, text: str) -> list[TextWord]:
@@ -205,7 +206,7 @@ class TextQuery:
         content = f" {indexed_text(text)} "
         has_words = all(f" {' '.join(phrase)} " in content for phrase in self.phrases)
         return has_words and all(
-            re.search(rf"(?<![^\W_]){re.escape(part)}(?![^\W_])", _plain_case(text)) for part in self.signed
+            re.search(rf"(?<![^\W_])(?<!\d[.,]){re.escape(part)}(?![^\W_])", _plain_case(text)) for part in self.signed
         )
 
 

@@ -195,11 +195,11 @@ def _training_defaults(cls: "type[RetrievalModel] | type[Attachment]") -> Mappin
     """
     where = f"{cls.__qualname__}.training_defaults"
     for section, values in cls.training_defaults.items():
-        if section not in SECTIONS or not isinstance(values, Mapping):
-            raise ConfigError(
-                f"{where}: {section!r} is {shown_value(values)}, expected a mapping for each of "
-                f"{', '.join(SECTIONS)}{nearest(section, SECTIONS)}"
-            )
+        if section not in SECTIONS:
+            known = ", ".join(SECTIONS)
+            raise ConfigError(f"{where}: unknown section {section!r}{nearest(section, SECTIONS) or '.'} Known: {known}")
+        if not isinstance(values, Mapping):
+            raise ConfigError(f"{where}: {section!r} is {shown_value(values)}, expected a mapping")
     required: dict[str, Any] = {"method": "", "dataset": "", "model": {}, "weights": {}, "train": {}}
     build(Preset, required | dict(cls.training_defaults), where=where)
     return cls.training_defaults

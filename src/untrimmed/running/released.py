@@ -44,7 +44,7 @@ _ROUNDING = 0.06
 
 @dataclass(frozen=True)
 class SettingDifference:
-    """A setting whose value in the preset differs from that in the checkpoint or from the one that is used.
+    """A setting whose preset value differs from the checkpoint's or the imported model's.
 
     `key` is the released program's name of the setting, or `FROM_TENSORS`. A setting that only the user has changed has
     no `key`, and its `checkpoint` is None. `used` is the value in the imported model, or None for a training setting,
@@ -207,7 +207,7 @@ def _released_sizes(preset: Preset, tensors: Mapping[str, Tensor]) -> dict[str, 
     by a multiple of its own prime number, so the growth of an axis shows which size the axis depends on.
 
     If tensors imply different values of a size, the value that most of them imply is returned. If no value has a
-    majority, it is the smallest one, because a table of positions can have more rows than there are frames. Other
+    majority, the smallest is returned, because a table of positions can have more rows than there are frames. Other
     contradictions cause an error later, because the tensors do not fit the model.
     """
     plain = plain_settings(preset.sizes())

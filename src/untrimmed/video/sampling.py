@@ -190,6 +190,8 @@ class FrameSampler:
         time_s = 0.0
         for frame in self._decode_planned(grid):
             next_s = self.timeline.next_s(stamp(frame))
+            if self.last_frame is None and isinstance(grid, FramesFrom):
+                grid.begin(next_s)
             if self.last_frame is not None and (times := grid.take_before(next_s)):
                 yield Sample(times, self.last_frame)
             self.last_frame = frame

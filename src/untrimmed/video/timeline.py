@@ -129,6 +129,10 @@ class FramesFrom:
         self.start_s = start_s
         self._shown_s = 0.0
 
+    def begin(self, time_s: float) -> None:
+        """Set when the first decoded frame appears. After a seek, this is not the start of the video."""
+        self._shown_s = max(self._shown_s, time_s)
+
     def take_before(self, end_s: float) -> list[float]:
         """Return the start time of the frame that ends at `end_s`.
 

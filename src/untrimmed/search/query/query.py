@@ -269,7 +269,7 @@ class Query:
     within_s: Annotated[
         float,
         Spec(
-            "Maximum number of seconds until the next picture.",
+            "Longest gap before the second moment, in seconds.",
             "--within-s S",
             above=0,
             service_maximum=_MAX_S,
@@ -278,7 +278,7 @@ class Query:
     ] = 60.0
     without: Annotated[tuple[str, ...], Spec("What to avoid in the picture.", "--not TEXT", maximum=_MAX_PARTS)] = ()
     without_in: Annotated[
-        WithoutIn, Spec("With an unwanted scene: avoid the whole video if the scene is anywhere in it.", "--nowhere")
+        WithoutIn, Spec("Avoid the whole video if an unwanted scene is anywhere in it.", "--nowhere")
     ] = "shot"
     said: Annotated[str, Spec("What is said at the same time.", "--saying TEXT", service_maximum=LONGEST_TEXT)] = ""
     written: Annotated[
