@@ -329,7 +329,7 @@ class Bins {
     if (this.bin.key === bin.key) this.bin.name = free
     await this.#send(bin)
   }
-  /** Resolve a conflict with another page: keep both changes if one is only a new name, or else the other page's version.
+  /** Resolve a conflict with another page: keep both changes if one only renames or adds, or else the other page's version.
    *
    * In the second case, undo restores the version of this page.
    */
@@ -338,10 +338,10 @@ class Bins {
     const base = this.#stored.get(bin_id)
     this.#stored.set(bin_id, read)
     const now = this.#unsaved.get(bin.key) ?? bin
-    const isOnlyRenamed = ({ moments }: { moments: BinMoment[] }) => base && contentOf(moments) === contentOf(base.moments)
-    if (isOnlyRenamed(read) || isOnlyRenamed(now)) {
-      if (now.name === base!.name) now.name = read.name
-      if (isOnlyRenamed(now)) now.moments = read.moments
+    const moments = base && merged(base.moments, now.moments, read.moments)
+    if (moments) {
+      if (now.name === base.name) now.name = read.name
+      now.moments = moments
       if (this.bin.key === bin.key) Object.assign(this.bin, { name: now.name, moments: now.moments })
       this.#unsaved.delete(bin.key)
       changes.clear() // undo would restore the bin as it was without the other page's change
@@ -429,6 +429,15 @@ class Bins {
 /** The moments as text, to compare them. */
 const contentOf = (moments: BinMoment[]) =>
   JSON.stringify(moments.map(({ video_id, start_s, end_s, note, sentence }) => [video_id, start_s, end_s, note, sentence]))
+
+/** Both lists in one, if one of them only adds moments at the end. Otherwise null. */
+function merged(base: BinMoment[], mine: BinMoment[], theirs: BinMoment[]): BinMoment[] | null {
+  const added = (list: BinMoment[]) => (contentOf(list.slice(0, base.length)) === contentOf(base) ? list.slice(base.length) : null)
+  const [ours, others] = [added(mine), added(theirs)]
+  const without = (list: BinMoment[], known: BinMoment[]) => list.filter((moment) => !known.some((other) => isSame(other, moment)))
+  if (others) return [...mine, ...without(others, mine)]
+  return ours && [...theirs, ...without(ours, theirs)]
+}
 
 /** The name, followed by " 2" and so on where other bins have it. */
 function freeName(base: string, others: { name: string }[]): string {

@@ -96,7 +96,7 @@ describe('a change that is not stored yet', () => {
   it('of a bin that another page changed can be restored, also when another bin is open', async () => {
     await bins.load()
     held = []
-    bins.add(moment(1))
+    bins.note(0, 'mine')
     await settle()
     bin('a', 'A', [moment(5)])
     await bins.choose('b')
@@ -108,7 +108,7 @@ describe('a change that is not stored yet', () => {
     expect(starts()).toEqual({ A: [5], B: [10] })
     bins.undo()
     await settle()
-    expect(starts()).toEqual({ A: [0, 1], B: [10] })
+    expect(starts()).toEqual({ A: [0], B: [10] })
     bins.redo()
     await settle()
     expect(starts()).toEqual({ A: [5], B: [10] })
@@ -198,6 +198,20 @@ describe('changes of one bin by two pages', () => {
     bins.undo() // nothing: it would remove the moment of the other page
     await settle()
     expect(starts()).toEqual({ Newer: [0, 1, 2], B: [10] })
+  })
+  it('are both kept if one of them only adds moments', async () => {
+    await bins.load()
+    bin('a', 'A', [...server.get('a')!.moments, moment(5)])
+    bins.note(0, 'waves')
+    await settle()
+    expect(starts()).toEqual({ A: [0, 5], B: [10] })
+    expect(server.get('a')!.moments[0].note).toBe('waves')
+    bin('a', 'A', server.get('a')!.moments.map((one) => ({ ...one, note: 'theirs' })))
+    bins.add(moment(6))
+    bins.add(moment(7))
+    await settle()
+    expect(starts()).toEqual({ A: [0, 5, 6, 7], B: [10] })
+    expect(server.get('a')!.moments[0].note).toBe('theirs')
   })
   it('are both kept if one page deletes the bin', async () => {
     await bins.load()
