@@ -22,12 +22,14 @@ class MovedEdges {
     return JSON.stringify([sentence, video_id, start_s, end_s])
   }
   /** Move the edges of a moment and remember them, unless they are those of the service again. */
-  move(sentence: string, video_id: string, moment: ShownMoment, edges: Edited): void {
+  move(sentence: string, video_id: string, moment: ShownMoment, { start_s, end_s, atCut }: Edited): void {
     const found = (moment.found ??= { start_s: moment.start_s, end_s: moment.end_s })
+    const isMoved = start_s !== found.start_s || end_s !== found.end_s
+    const edges = { start_s, end_s, atCut: atCut ?? (isMoved ? {} : undefined) }
     this.#apply(moment, edges)
     const key = this.#key(sentence, video_id, found)
     this.#kept.delete(key)
-    if (edges.atCut || edges.start_s !== found.start_s || edges.end_s !== found.end_s) this.#kept.set(key, { ...edges })
+    if (edges.atCut) this.#kept.set(key, edges)
     if (this.#kept.size > MAX_KEPT) this.#kept.delete(this.#kept.keys().next().value!)
     remember(KEPT, JSON.stringify([...this.#kept]), 'sessionStorage')
   }

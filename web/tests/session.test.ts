@@ -138,6 +138,9 @@ describe('an open moment', () => {
     await session.search('new')
     expect(session.hits[0].moments[1].start_s).toBe(10)
     session.setEdges(ID, session.hits[0].moments[1], trimmed)
+    session.setEdges(ID, trimmed, { start_s: 10.4, end_s: 11 }) // as by an undo after a reload
+    await session.search('new')
+    expect(session.hits[0].moments[1]).toMatchObject({ start_s: 10.4, end_s: 11, atCut: {} })
     session.text = 'a cat'
     await session.search('new')
     expect(session.hits[0].moments[1].start_s).toBe(10)

@@ -36,9 +36,9 @@ def register(name: str) -> Callable[[K], K]:
     """
 
     def add(cls: K) -> K:
-        if not issubclass(cls, RetrievalModel | Attachment):
+        if not (isinstance(cls, type) and issubclass(cls, RetrievalModel | Attachment)):
             raise ConfigError(
-                f"{cls.__qualname__}: is neither a method nor an attachment; derive it from AttachedLoss, StepLoss, "
+                f"{getattr(cls, '__qualname__', cls)}: is neither a method nor an attachment; derive it from AttachedLoss, StepLoss, "
                 "another Attachment, or RetrievalModel (see CONTRIBUTING.md)"
             )
         if not name.isidentifier() or name in ModelConfig.__dataclass_fields__:
