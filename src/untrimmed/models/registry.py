@@ -37,9 +37,10 @@ def register(name: str) -> Callable[[K], K]:
 
     def add(cls: K) -> K:
         if not (isinstance(cls, type) and issubclass(cls, RetrievalModel | Attachment)):
+            own = getattr(cls, "__qualname__", cls)
             raise ConfigError(
-                f"{getattr(cls, '__qualname__', cls)}: is neither a method nor an attachment; derive it from AttachedLoss, "
-                "StepLoss, another Attachment, or RetrievalModel (see CONTRIBUTING.md)"
+                f"{own}: is neither a method nor an attachment; derive it from AttachedLoss, StepLoss, another "
+                "Attachment, or RetrievalModel (see CONTRIBUTING.md)"
             )
         if not name.isidentifier() or name in ModelConfig.__dataclass_fields__:
             reason = "a setting of every model" if name.isidentifier() else "not an identifier"
