@@ -358,11 +358,12 @@ def require_sections(
             continue
         if rest:
             found = [form.format(section, rest) for section in known() if section.endswith(f".{first}")]
-            unknown = f"{form.format('SECTION', rest)} (sections: {', '.join(SECTIONS)}){nearest(first, SECTIONS)}"
         else:
             found = [form.format(section, key) for section, names in known().items() if key in names]
-            unknown = f"{form.format('SECTION', key)} (sections: {', '.join(SECTIONS)})"
-        advice = " or ".join(found) or unknown
+        if rest and not found:
+            hint = nearest(first, SECTIONS) or "."
+            raise ConfigError(f"setting {key!r}: unknown section {first!r}{hint} Known: {', '.join(SECTIONS)}")
+        advice = " or ".join(found) or f"{form.format('SECTION', key)} (sections: {', '.join(SECTIONS)})"
         raise ConfigError(f"setting {key!r} needs a section; write {advice}")
 
 

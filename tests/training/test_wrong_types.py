@@ -113,7 +113,7 @@ WRONG = [
     (lambda w: w.train(callback=3), ("callback", "3")),
     (lambda w: w.train(callback=lambda: None), ("callback",)),
     (lambda w: w.train(data=(make("train", 1), w.sets[1])), ("own", "train")),
-    (lambda w: w.train(epochs=3), ("'epochs'", "train.epochs=")),
+    (lambda w: w.train(epochs=3), ("'epochs'", 'train={"epochs"')),
     (lambda w: w.train(data=(replace(w.sets[0], annotations=()), w.sets[1])), ("0", "12")),
     (lambda w: evaluate(w.run, replace(w.test, annotations=w.test.annotations[:3])), ("3", "8")),
     (lambda w: w.train(**{"model.dim": [8]}), ("dim", "[8]")),
