@@ -135,7 +135,7 @@ def test_back_restores_the_picture_of_a_search(visit, tmp_path, is_reloaded):
     page.go_back()
     until(page, "!document.querySelector('video')")
     wait_for_hits(page, "sun.png")
-    assert tile_names(page)[0] == first_hit
+    assert tile_names(page)[0].split(",")[0] == first_hit.split(",")[0]  # its edges may be at exact cuts now
     page.go_back()
     wait_for_hits(page, "sea.png")
     assert "sea.webm" in tile_names(page)[0]
