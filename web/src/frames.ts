@@ -26,7 +26,8 @@ export class VariableFrames {
     const [starts, known] = [this.#starts, this.#known]
     const last = starts.length - 1
     const place = starts.filter((start_s) => start_s <= time_s + EPSILON_S).length - 1 + by
-    if (place < 0 && known.start_s > 0) return this.at(starts[0] - 2 * EPSILON_S, place + 1, canBeSkipped)
+    const isFromStart = starts[0] <= known.start_s // otherwise damaged frames are left out
+    if (place < 0 && known.start_s > 0 && isFromStart) return this.at(starts[0] - 2 * EPSILON_S, place + 1, canBeSkipped)
     if (place >= last && known.end_s < this.duration_s) return this.at(known.end_s - 2 * EPSILON_S, place - last, canBeSkipped)
     const found = Math.min(last, Math.max(0, place))
     return { start_s: starts[found], end_s: starts[found + 1] ?? this.duration_s }

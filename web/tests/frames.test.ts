@@ -51,6 +51,12 @@ describe('the frames of a file with a variable rate', () => {
     const kept = await Promise.all([80, 10, 50].map((time_s) => frames.at(time_s)))
     expect(kept.map((frame) => frame !== null)).toEqual([true, true, true])
   })
+  it('end at the first one that is listed, if damaged frames before it are left out', async () => {
+    vi.stubGlobal('fetch', async () => Response.json([50.5, 50.54]))
+    const frames = new VariableFrames('a', 100)
+    expect(await frames.at(50)).toEqual({ start_s: 50.5, end_s: 50.54 })
+    expect(await frames.at(50.5, -3)).toEqual({ start_s: 50.5, end_s: 50.54 })
+  })
   it('are unknown if the file cannot be read', async () => {
     vi.stubGlobal('fetch', async () => new Response(null, { status: 422 }))
     expect(await new VariableFrames('a', 10).at(5)).toBeNull()
