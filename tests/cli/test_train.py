@@ -213,12 +213,12 @@ def test_a_run_that_diverges_before_its_first_save_leaves_its_folder_free(
 def test_a_run_that_diverges_later_keeps_its_best_model_and_names_the_epoch(trained, typed, tmp_path, monkeypatch):
     root, _ = trained
     words = ["train", "ms_sl", "--data", "tvr", "--root", root, "--out", tmp_path / "run", *SETTINGS]
-    real = TrainingLoop._require_finite
+    real = TrainingLoop._add_terms
 
     def spoil(loop, values):
         real(loop, {name: value * float("nan") if loop.state.updates == 3 else value for name, value in values.items()})
 
-    monkeypatch.setattr(TrainingLoop, "_require_finite", spoil)
+    monkeypatch.setattr(TrainingLoop, "_add_terms", spoil)
     code, _, error = typed(*words, "train.batch_size=8", "train.epochs=3")
     assert code == 2
     assert all(value in error for value in ("nan", "epoch 2, step 2", "train.learning_rate", "--out"))

@@ -108,8 +108,9 @@ export const frame = (id: string, time_s: number, side = 180) =>
 export const thumbnail = (id: string, time_s: number, version = '') =>
   `/api/videos/${id}/thumbnail?time_s=${Math.max(0, time_s).toFixed(3)}${version && `&version=${version}`}`
 /** The address of a thumbnail at a moment's peak, or at its middle if the peak was trimmed off; from inside the moment, if possible. */
-export const momentThumbnail = (id: string, { start_s, end_s, peak_s = start_s }: Span & { peak_s?: number }) => {
-  const at_s = peak_s > start_s && peak_s < end_s ? peak_s : (start_s + end_s) / 2
+export const momentThumbnail = (id: string, { start_s, end_s, peak_s }: Span & { peak_s?: number }) => {
+  const hasPeak = peak_s !== undefined && peak_s > start_s && peak_s < end_s
+  const at_s = hasPeak ? peak_s : (start_s + end_s) / 2
   return `${thumbnail(id, at_s)}&start_s=${exact(start_s)}&end_s=${exact(end_s)}`
 }
 export const thumbnails = (id: string) => get<ThumbnailSheets>(`/api/videos/${id}/thumbnails`)

@@ -210,7 +210,7 @@ class TrainingLoop:
         with self._local_gradients(not is_update):
             terms = self.module(batch, draws=draws, epoch=state.epoch, update=state.updates, encode=self.encode)
             loss = total_loss(terms, self.config.weights)
-            self._require_finite(terms | {"loss": loss})
+            self._add_terms(terms | {"loss": loss})
             num_batches = min(train.accumulate, self.num_steps - (state.step - place))
             self.fabric.backward(loss / num_batches)
 
@@ -229,7 +229,7 @@ class TrainingLoop:
             self.average.update_parameters(self.model)
         self.state.updates += 1
 
-    def _require_finite(self, values: dict[str, torch.Tensor]) -> None:
+    def _add_terms(self, values: dict[str, torch.Tensor]) -> None:
         """Add the loss terms to the epoch's sums. Raise a ConfigError if a term is not one finite number."""
         state = self.state
         for name, tensor in values.items():
