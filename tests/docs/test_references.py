@@ -69,6 +69,12 @@ def test_files_and_names_on_a_page_exist(page):
     assert [name for name in names if not exists(name)] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_tests_that_a_page_selects_exist(page):
+    selected = re.findall(r"pytest (?:-\S+ )*(?:slow )?(tests/\S+\.py)(?: -k (\w+))?", page.read_text(encoding="utf-8"))
+    assert [(file, name) for file, name in selected if name not in (ROOT / file).read_text(encoding="utf-8")] == []
+
+
 def test_the_glossary_lists_all_axis_letters():
     legend = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").partition("## The letters of axes")[2]
     listed = {name for row in re.findall(r"(?m)^\| (`.+?) \|", legend) for name in re.findall(r"`([^`]+)`", row)}
