@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { readFileSync, readdirSync } from 'node:fs'
 import { svelte } from '@sveltejs/vite-plugin-svelte'
-import { defineConfig } from 'vite'
+import { defineConfig } from 'vitest/config'
 
 /** Identify the sources that the page is built from: a test notices a page that was not built again after a change. */
 function sourceHash(): string {
@@ -20,7 +20,7 @@ export default defineConfig({
       transformIndexHtml: () => [{ tag: 'meta', attrs: { name: 'source', content: sourceHash() }, injectTo: 'head' }]
     }
   ],
-  resolve: process.env.VITEST ? { conditions: ['browser'] } : {}, // otherwise tests would get Svelte's server, without state
+  test: { environment: './tests/client.ts' },
   server: { proxy: { '/api': 'http://127.0.0.1:8765' } },
   build: {
     outDir: '../src/untrimmed/server/page',

@@ -42,6 +42,17 @@ def test_a_key_frame_that_is_on_screen_at_the_start_has_its_own_time(tmp_path):
         assert reader.frames_between(slides, 12.5, 20.5, short_side=8).times_s.tolist() == [5, 15]
 
 
+@pytest.mark.parametrize("still_s", [6.0, 40.0])
+def test_a_still_picture_before_a_key_frame_is_found_although_a_seek_lands_after_it(tmp_path, still_s):
+    times_s = [part * (1.0 + still_s) + number / 24 for part in range(3) for number in range(25)]
+    options = {"bf": "3", "g": "25", "sc_threshold": "0"}
+    recording = write_clock(tmp_path / "recording.mp4", times_s, codec="libx264", options=options)
+    with FrameReader() as reader:
+        for start_s in (1.0 + still_s / 2, 2.0 + still_s * 1.5, 2.0 + still_s * 1.9):
+            frames = reader.frames_between(recording, start_s, start_s + 0.5, short_side=8)
+            assert frames.times_s == pytest.approx([max(time_s for time_s in times_s if time_s <= start_s)], abs=1e-3)
+
+
 def test_all_frames_between_two_times_are_read_also_after_a_seek(clip):
     with FrameReader() as reader:
         early, late = (reader.frames_between(clip, start, start + 1, short_side=16) for start in (1.5, 7.5))

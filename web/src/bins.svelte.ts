@@ -17,6 +17,8 @@ interface Trim { video_id: string; before: Edited; after: Edited }
 interface Details { before?: BinMoment[]; trim?: Trim; isQuiet?: boolean }
 /** `key` names the bin in this page, also before it is stored and while it is deleted. No id: not stored yet. */
 interface Bin { key: string; bin_id: string; name: string; moments: BinMoment[] }
+/** A bin that is not stored, the stored version that it changes, and the contents that were sent without an answer. */
+interface Unsaved { bin: Bin; base: BinJson | null; tried: string[] }
 
 const OPEN = 'untrimmed-bin' // id of the open bin
 const OLD = 'untrimmed-basket' // where the browser kept its only bin before libraries had bins
@@ -46,6 +48,8 @@ class Bins {
   #numNew = 1 // bins that this page began
   #unsaved = new Map<string, Bin>() // bins with changes that are not stored, by key
   #sent: Bin | null = null // the bin that is being stored
+  #tried = new Map<string, string[]>() // contents that were sent without an answer, by key: the service may have stored them
+  #left = stored<Unsaved[]>(UNSAVED, [], 'sessionStorage') // bins that the last page of this tab could not store
   #save: Promise<void> = Promise.resolve() // the save that runs, or the last one
   #retry = 0 // timer of the next save while the service does not respond
 
@@ -70,7 +74,7 @@ class Bins {
     try {
       await this.#migrate()
       await this.#list()
-      await this.#recover()
+      this.#recover()
       const id = remembered(OPEN)
       const first = this.all.find((bin) => bin.bin_id === id) ?? this.all[0]
       if (!first || this.bin.bin_id || this.moments.length) return
@@ -83,22 +87,25 @@ class Bins {
   }
   /** Keep the bins that are not stored for the next page of this tab. */
   keepUnsaved(): void {
-    const waiting = [...(this.#sent ? [this.#sent] : []), ...this.#unsaved.values()]
-    const kept = waiting.map((bin) => ({ bin: $state.snapshot(bin), base: this.#stored.get(bin.bin_id) ?? null }))
-    remember(UNSAVED, JSON.stringify(kept), 'sessionStorage')
+    const waiting = new Map(this.#unsaved)
+    if (this.#sent && !waiting.has(this.#sent.key)) waiting.set(this.#sent.key, this.#sent)
+    const own = [...waiting.values()].map((bin) => {
+      const base = this.#stored.get(this.#ids.get(bin.key) ?? '') ?? null
+      return { bin: $state.snapshot(bin), base, tried: this.#tried.get(bin.key) ?? [] }
+    })
+    remember(UNSAVED, JSON.stringify([...this.#left, ...own]), 'sessionStorage')
   }
   /** Store the bins that the last page of this tab could not store. */
-  async #recover(): Promise<void> {
-    for (const { bin, base } of stored<{ bin: Bin; base: BinJson | null }[]>(UNSAVED, [], 'sessionStorage')) {
-      const known = this.all.find((other) => (bin.bin_id ? other.bin_id === bin.bin_id : other.name === bin.name))
-      const now = known && (await api.bin(known.bin_id))
-      if (now && now.name === bin.name && contentOf(now.moments) === contentOf(bin.moments)) continue // it was stored
+  #recover(): void {
+    for (const { bin, base, tried } of this.#left) {
       const key = `recovered ${this.#numNew++}`
       if (bin.bin_id) this.#ids.set(key, bin.bin_id)
       if (base) this.#stored.set(base.bin_id, base)
+      this.#tried.set(key, tried)
       this.#unsaved.set(key, { ...bin, key })
     }
-    remember(UNSAVED, '[]', 'sessionStorage')
+    this.#left = []
+    this.keepUnsaved()
     if (this.#unsaved.size) this.#begin()
   }
   async #list(): Promise<void> {
@@ -140,7 +147,7 @@ class Bins {
   }
   /** Whether a change could not be stored, and would be lost if the page were closed. */
   get isUnsaved(): boolean {
-    return this.problem !== '' && (this.#unsaved.size > 0 || this.#sent !== null)
+    return this.problem !== '' && (this.#unsaved.size > 0 || this.#sent !== null || this.#left.length > 0)
   }
 
   /** Open another bin. */
@@ -295,8 +302,10 @@ class Bins {
     const bin_id = this.#ids.get(key) ?? ''
     if (!bin_id && !moments.length && !this.all.length && name === NAME) return // nothing to store yet
     const version = this.#stored.get(bin_id)?.version ?? this.all.find((other) => other.bin_id === bin_id)?.version ?? ''
+    this.#tried.set(key, [...(this.#tried.get(key) ?? []), contentOf(bin)])
     try {
       const saved = await (bin_id ? api.replaceBin({ bin_id, name, moments, version }) : api.createBin(name, moments))
+      this.#tried.delete(key)
       this.#stored.set(saved.bin_id, saved)
       this.#ids.set(key, saved.bin_id)
       if (!bin_id) this.all = [...this.all, saved]
@@ -324,10 +333,21 @@ class Bins {
     const others = this.all.filter((other) => other.bin_id !== bin.bin_id)
     const free = freeName(bin.name, others)
     if (free === bin.name) throw error
+    const known = bin.bin_id ? undefined : others.find((other) => other.name === bin.name)
+    const read = known && (await api.bin(known.bin_id))
+    if (read && this.#isOwn(bin, read)) {
+      this.#stored.set(read.bin_id, read)
+      this.#ids.set(bin.key, read.bin_id)
+      return this.#send(bin)
+    }
     this.#tell(`${bin.name} is stored as ${free}, because another bin has its name`, null)
     bin.name = free
     if (this.bin.key === bin.key) this.bin.name = free
     await this.#send(bin)
+  }
+  /** Whether this page sent the stored bin: the service stored it, but the answer was lost. */
+  #isOwn(bin: Bin, read: BinJson): boolean {
+    return (this.#tried.get(bin.key) ?? []).includes(contentOf(read))
   }
   /** Resolve a conflict with another page: keep both changes if one only renames or adds, or else the other page's version.
    *
@@ -337,8 +357,10 @@ class Bins {
     const read = await api.bin(bin_id)
     const base = this.#stored.get(bin_id)
     this.#stored.set(bin_id, read)
+    if (this.#isOwn(bin, read)) return this.#send(bin)
     const now = this.#unsaved.get(bin.key) ?? bin
-    const moments = base && merged(base.moments, now.moments, read.moments)
+    const haveBothNames = base && now.name !== base.name && read.name !== base.name && now.name !== read.name
+    const moments = base && !haveBothNames && merged(base.moments, now.moments, read.moments)
     if (moments) {
       if (now.name === base.name) now.name = read.name
       now.moments = moments
@@ -426,13 +448,13 @@ class Bins {
   }
 }
 
-/** The moments as text, to compare them. */
-const contentOf = (moments: BinMoment[]) =>
-  JSON.stringify(moments.map(({ video_id, start_s, end_s, note, sentence }) => [video_id, start_s, end_s, note, sentence]))
+/** Name and moments as text, to compare them. */
+const contentOf = ({ name = '', moments }: { name?: string; moments: BinMoment[] }) =>
+  JSON.stringify([name, moments.map(({ video_id, start_s, end_s, note, sentence }) => [video_id, start_s, end_s, note, sentence])])
 
 /** Both lists in one, if one of them only adds moments at the end. Otherwise null. */
 function merged(base: BinMoment[], mine: BinMoment[], theirs: BinMoment[]): BinMoment[] | null {
-  const added = (list: BinMoment[]) => (contentOf(list.slice(0, base.length)) === contentOf(base) ? list.slice(base.length) : null)
+  const added = (list: BinMoment[]) => (contentOf({ moments: list.slice(0, base.length) }) === contentOf({ moments: base }) ? list.slice(base.length) : null)
   const [ours, others] = [added(mine), added(theirs)]
   const without = (list: BinMoment[], known: BinMoment[]) => list.filter((moment) => !known.some((other) => isSame(other, moment)))
   if (others) return [...mine, ...without(others, mine)]

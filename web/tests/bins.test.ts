@@ -171,6 +171,35 @@ describe('a page that is closed before all is stored', () => {
     await reopened()
     expect(starts()).toEqual({ A: [0], B: [10], Bin: [30] })
   })
+  it('leaves them although the next page is closed before it has read the bins, or cannot read them', async () => {
+    await bins.load()
+    isDown = true
+    bins.note(0, 'waves')
+    await settle()
+    bins.keepUnsaved()
+    for (const isRead of [false, true]) {
+      vi.resetModules()
+      bins = (await import('../src/bins.svelte')).bins
+      const loaded = bins.load()
+      if (isRead) await loaded
+      bins.keepUnsaved()
+    }
+    expect(bins.isUnsaved).toBe(true)
+    await reopened()
+    expect(server.get('a')!.moments[0].note).toBe('waves')
+  })
+  it.each([true, false])('stores a new bin once (whether its first save arrived: %s)', async (hasArrived) => {
+    await bins.load()
+    bins.create()
+    held = []
+    bins.add(moment(30))
+    await settle()
+    if (hasArrived) bin('new', 'Bin', [moment(30)])
+    bins.add(moment(31))
+    held = null
+    await reopened()
+    expect(starts()).toEqual({ A: [0], B: [10], Bin: [30, 31] })
+  })
   it('leaves a note although another page has renamed the bin', async () => {
     await bins.load()
     isDown = true
@@ -182,7 +211,36 @@ describe('a page that is closed before all is stored', () => {
   })
 })
 
+describe('an answer that is lost', () => {
+  it('does not make the own change look like that of another page', async () => {
+    await bins.load()
+    let isLost = true
+    vi.stubGlobal('fetch', async (path: string, init?: RequestInit) => {
+      const stored = await answer(path, init)
+      if (init?.method !== 'PUT' || !isLost) return stored
+      isLost = false
+      throw new TypeError('reset')
+    })
+    bins.note(0, 'first')
+    await settle()
+    bins.note(0, 'second')
+    await settle(3000)
+    expect(server.get('a')!.moments[0].note).toBe('second')
+    expect([bins.notice, bins.problem]).toEqual([null, ''])
+  })
+})
+
 describe('changes of one bin by two pages', () => {
+  it('show the other name, which undo replaces, if both pages renamed the bin', async () => {
+    await bins.load()
+    bin('a', 'Theirs', server.get('a')!.moments)
+    bins.rename('Mine')
+    await settle()
+    expect(bins.bin.name).toBe('Theirs')
+    bins.undo()
+    await settle()
+    expect(starts()).toEqual({ Mine: [0], B: [10] })
+  })
   it('are both kept if one of them is only a new name', async () => {
     await bins.load()
     bin('a', 'New', server.get('a')!.moments)
@@ -224,6 +282,16 @@ describe('changes of one bin by two pages', () => {
 })
 
 describe('undo', () => {
+  it('removes an added moment, and redo adds it again', async () => {
+    await bins.load()
+    bins.add(moment(1))
+    bins.undo()
+    await settle()
+    expect(starts()).toEqual({ A: [0], B: [10] })
+    bins.redo()
+    await settle()
+    expect(starts()).toEqual({ A: [0, 1], B: [10] })
+  })
   it('of a deletion does not replace a bin that another page gave the same name', async () => {
     await bins.load()
     await bins.remove()

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
 HEARTBEAT_S = 1.0
 MAX_LOG_BYTES = 1 << 20
+_SEEKS_BEFORE_S = (0.0, 30.0)  # seconds before a span to which a seek is tried
 MIN_SEEK_S = 5.0
 _COMPARED_S = 30.0  # to check a cut, it is decoded again from this many seconds earlier
 
@@ -258,31 +259,51 @@ class Worker:
         start_s, stop_s = request["start_s"], request["stop_s"]
         with self._open(request) as video:
             first = self._find_frame(FrameSampler(video, self._on_progress), 0.0)
-            origin = None if first is None else first.pts
+            is_seekable = first is not None and first.pts is not None and video.container.format.name in SEEKABLE
+        seeks_s = [start_s - before_s for before_s in _SEEKS_BEFORE_S if start_s - before_s >= MIN_SEEK_S]
+        for seek_s in [*(seeks_s if is_seekable else ()), None]:  # without a seek at last
+            found = self._frames_after(request, None if first is None else first.pts, seek_s)
+            if found is not None:
+                break
+        times_s, pictures, form = found or ([], [], [])
+        if not times_s:
+            raise MediaProblemError(f"shows nothing from {start_s:g} to {stop_s:g} s", "choose a span inside the video")
+        self._send({"kind": "frames", "times_s": times_s, "form": form}, pictures)
+        self._send({"kind": "end"})
+
+    def _frames_after(
+        self, request: dict[str, Any], origin: int | None, seek_s: float | None
+    ) -> tuple[list[float], list[bytes], list[int]] | None:
+        """Return the frames of `frames_between` (times, pixels, form), or None if a seek to `seek_s` missed the first.
+
+        Containers seek by decoding times, so in files with reordered frames, a seek can land after the time.
+        """
         with self._open(request) as video:
-            assert video.stream.time_base is not None
-            if start_s < MIN_SEEK_S or video.container.format.name not in SEEKABLE:
-                origin = None  # the sampler must decode the first frame, because some decoders need it
-            if origin is not None:
-                with contextlib.suppress(av.error.FFmpegError):
-                    video.container.seek(origin + int(start_s / video.stream.time_base), stream=video.stream)
-            sampler = FrameSampler(video, self._on_progress, origin=origin)
+            if seek_s is not None:
+                assert video.stream.time_base is not None
+                try:
+                    video.container.seek((origin or 0) + int(seek_s / video.stream.time_base), stream=video.stream)
+                except av.error.FFmpegError:
+                    return None
+            # without a seek, the sampler decodes the first frame, which some decoders need
+            sampler = FrameSampler(video, self._on_progress, origin=None if seek_s is None else origin)
             times_s: list[float] = []
             pictures: list[bytes] = []
             forms: list[list[int]] = []
             scaler = VideoReformatter()
-            for sample in sampler.sample(FramesFrom(start_s)):
-                if sample.times_s[0] > stop_s:
+            start_s = request["start_s"]
+            for number, sample in enumerate(sampler.sample(FramesFrom(start_s))):
+                is_late = sample.times_s[0] > start_s + EPSILON_S or not sampler.starts_at_key_frame
+                if seek_s is not None and number == 0 and is_late:
+                    return None
+                if sample.times_s[0] > request["stop_s"]:
                     break
                 pixels, form = to_rgb(scaler, sample.frame, video, request["short_side"])
                 if form == (forms or [form])[0] and not sample.frame.is_corrupt:
                     times_s.append(sample.times_s[0])
                     pictures.append(pixels)
                     forms.append(form)
-        if not times_s:
-            raise MediaProblemError(f"shows nothing from {start_s:g} to {stop_s:g} s", "choose a span inside the video")
-        self._send({"kind": "frames", "times_s": times_s, "form": forms[0]}, pictures)
-        self._send({"kind": "end"})
+        return times_s, pictures, forms[0] if forms else []
 
     def sound(self, request: dict[str, Any]) -> None:
         """Send the sound in `sound` messages, then an `end` message. A file without sound has no `sound` message."""

@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float16, Int
+from jaxtyping import Int
 
 from untrimmed.moments.clearest import SpanSettings
 from untrimmed.passages.passage import TEXT_MODES, TextMode
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from untrimmed.search.store.records import VideoRecord
 
 
-_ROWS_AT_A_TIME = 1024  # rows of a table whose vectors are converted to an array at a time
 PLACES = "places"  # array with the number of each passage in its reading, plus 2^32 times the index of the reading
 
 
@@ -142,17 +141,18 @@ class PassagesView:
             rows = self.table.vectors(video_ids[start : start + 64], mode)
             for video_id, group in itertools.groupby(rows, key=itemgetter(0)):
                 index = {reading_id: number for number, reading_id in enumerate(ids[video_id])}
-                vectors: list[Float16[np.ndarray, "N D"]] = []
+                vectors = bytearray()  # grows in place, so that a video with many passages is not copied
                 times_s: list[float] = []
                 places: list[int] = []
-                valid = (row for row in group if row[1] in index)
-                while batch := list(itertools.islice(valid, _ROWS_AT_A_TIME)):
-                    vectors.append(np.stack([np.frombuffer(row[4], dtype=np.float16) for row in batch]))
-                    times_s += [row[3] for row in batch]
-                    places += [(index[row[1]] << 32) + row[2] for row in batch]
-                if vectors:
+                for _, reading_id, number, start_s, vector in group:
+                    if reading_id in index:
+                        vectors += vector
+                        times_s.append(start_s)
+                        places.append((index[reading_id] << 32) + number)
+                if places:
                     record = records.of(video_id)
-                    features = FrameFeatures(np.concatenate(vectors), np.array(times_s), record.duration_s)
+                    rows_of_video = np.frombuffer(vectors, dtype=np.float16).reshape(len(places), -1)
+                    features = FrameFeatures(rows_of_video, np.array(times_s), record.duration_s)
                     yield StoredVideo(record, features, np.array(places, dtype=np.int64).tobytes())
 
     def places(self, corpus: PassageCorpus, video_id: str) -> list[tuple[str, int]]:

@@ -188,10 +188,14 @@ class PassageTable(LanceTable):
             with self._guarded("read"):
                 rows = table.to_table(columns=list(names), filter=f"{selection} AND {condition}")
                 rows = rows.sort_by([(name, "ascending") for name in ("video_id", "start_s", "reading", "number")])
-            if len(rows) > _MANY_ROWS:
+            is_large = len(rows) > _MANY_ROWS
+            if is_large:
                 pa.default_memory_pool().release_unused()  # the unsorted rows
             for batch in rows.to_batches(max_chunksize=1024):
                 yield from batch.to_pylist()
+            if is_large:
+                del rows, batch
+                pa.default_memory_pool().release_unused()  # the sorted rows
 
     def search(
         self, query: TextQuery, mode: TextMode, *, limit: int, among: Collection[str] | None = None
