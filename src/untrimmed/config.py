@@ -345,7 +345,8 @@ def require_sections(
     `known` returns the known keys of each section. It is called only for an error. `form` is how the user writes a
     section and a key.
 
-    Raises: ConfigError for a key without a section. The message names the sections that have this key.
+    Raises: ConfigError for a key without a section, or with an unknown one. For a key without a section, the message
+        names the sections that have this key.
 
     >>> require_sections(["train.epochs", "epochs"], lambda: {"train": ["epochs"]})
     Traceback (most recent call last):

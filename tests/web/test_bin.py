@@ -369,7 +369,7 @@ def test_a_change_by_another_page_is_not_overwritten(visit):
     kept = names(other)
     with page.expect_response(lambda response: response.status == 412):
         page.locator(ITEMS).last.press("Delete")
-    page.get_by_text("changed elsewhere").wait_for()
+    page.get_by_text("changed in another window").wait_for()
     assert names(page) == kept
     page.get_by_role("button", name="Undo").click()
     assert len(names(page)) == 2

@@ -65,7 +65,7 @@ export const bin = (id: string) => get<BinJson>(`/api/bins/${id}`)
 export const createBin = (name: string, moments: BinMomentRequest[]) => post<BinJson>('/api/bins', binBody(name, moments))
 export async function replaceBin({ bin_id, version, name, moments }: BinRequest & { bin_id: string; version: string }): Promise<BinJson> {
   const request = jsonBody({ ...binBody(name, moments), version })
-  const keepalive = String(request.body).length < MAX_KEPT_ALIVE // goes on if the page is closed
+  const keepalive = String(request.body).length < MAX_KEPT_ALIVE // the request continues if the page is closed
   return (await ask(`/api/bins/${bin_id}`, { ...request, method: 'PUT', keepalive })).json()
 }
 export const deleteBin = async (id: string, version: string): Promise<BinList> =>
@@ -119,7 +119,7 @@ export const overview = (id: string, pictures: number) => `/api/videos/${id}/thu
 /** The span after its edges are moved to the exact shot changes. With `extendOnly`, the edges do not move inwards. */
 export const edges = (id: string, { start_s, end_s }: Span, extendOnly: boolean) =>
   get<Span>(`/api/videos/${id}/edges?start_s=${start_s}&end_s=${end_s}&extend_only=${extendOnly}`)
-/** When each frame of a span appears, for files with a variable frame rate. The first may appear before the span. */
+/** The start time of each frame in a span, for files with a variable frame rate. The first frame may start before the span. */
 export const frames = (id: string, { start_s, end_s }: Span) => get<number[]>(`/api/videos/${id}/frames?start_s=${start_s}&end_s=${end_s}`)
 /** Seconds rounded to microseconds: milliseconds would lose frames of 59.94 frames per second. */
 export const exact = (time_s: number) => String(Number(time_s.toFixed(6)))

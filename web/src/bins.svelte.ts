@@ -13,7 +13,7 @@ export type BinMoment = BinMomentJson
 type NewMoment = Pick<BinMoment, 'video_id' | 'video' | 'start_s' | 'end_s'> & { sentence?: string }
 /** A trim of the open moment. */
 interface Trim { video_id: string; before: Edited; after: Edited }
-/** `before` is the order before a drag. A change that `isQuiet` is not announced. */
+/** `before` is the order before a drag. If `isQuiet`, the change is not announced. */
 interface Details { before?: BinMoment[]; trim?: Trim; isQuiet?: boolean }
 /** `key` names the bin in this page, also before it is stored and while it is deleted. No id: not stored yet. */
 interface Bin { key: string; bin_id: string; name: string; moments: BinMoment[] }
@@ -49,7 +49,7 @@ class Bins {
   #unsaved = new Map<string, Bin>() // bins with changes that are not stored, by key
   #sent: Bin | null = null // the bin that is being stored
   #tried = new Map<string, string[]>() // contents that were sent without an answer, by key: the service may have stored them
-  #left = stored<Unsaved[]>(UNSAVED, [], 'sessionStorage') // bins that the last page of this tab could not store
+  #left = stored<Unsaved[]>(UNSAVED, [], 'sessionStorage') // bins that the previous page of this tab could not store
   #save: Promise<void> = Promise.resolve() // the save that runs, or the last one
   #retry = 0 // timer of the next save while the service does not respond
 
@@ -85,7 +85,7 @@ class Bins {
       this.problem = (error as Error).message
     }
   }
-  /** Keep the bins that are not stored for the next page of this tab. */
+  /** Write changes that are not stored to the tab's storage, so that the next page of this tab can store them. */
   keepUnsaved(): void {
     const waiting = new Map(this.#unsaved)
     if (this.#sent && !waiting.has(this.#sent.key)) waiting.set(this.#sent.key, this.#sent)
@@ -95,7 +95,7 @@ class Bins {
     })
     remember(UNSAVED, JSON.stringify([...this.#left, ...own]), 'sessionStorage')
   }
-  /** Store the bins that the last page of this tab could not store. */
+  /** Store the bins that the previous page of this tab could not store. */
   #recover(): void {
     for (const { bin, base, tried } of this.#left) {
       const key = `recovered ${this.#numNew++}`
@@ -206,7 +206,7 @@ class Bins {
     this.#change('Removed from the bin', (bin) => bin.moments.splice(index, 1))
   }
   empty(): void {
-    this.#change('Emptied the bin', (bin) => (bin.moments = []))
+    this.#change('Emptied the bin', (bin) => void bin.moments.splice(0))
   }
   /** Move a moment to another place. `before` is the order before it was dragged, for undo. */
   move(from: number, to: number, before: BinMoment[] = this.moments): void {
@@ -227,7 +227,8 @@ class Bins {
       this.#restore(bin)
       if (from && to) session.setEdges(trim!.video_id, from, to)
     }
-    changes.add({ name, undo: () => go(past, trim?.after, trim?.before), redo: () => go(next, trim?.before, trim?.after) })
+    const undo = () => go(past, trim?.after, trim?.before)
+    changes.add({ name, of: this.bin.key, undo, redo: () => go(next, trim?.before, trim?.after) })
     if (!isQuiet) this.#tell(name)
     this.#store()
   }
@@ -324,7 +325,7 @@ class Bins {
   async #sendAgain(bin: Bin): Promise<void> {
     this.#ids.delete(bin.key)
     bin.bin_id = ''
-    this.#tell(`${bin.name} was deleted elsewhere and is stored again`, null)
+    this.#tell(`${bin.name} was deleted in another window. It is stored again`, null)
     await this.#send(bin)
   }
   /** Store a bin under another name if another page has taken its name. Raises the error otherwise. */
@@ -340,7 +341,7 @@ class Bins {
       this.#ids.set(bin.key, read.bin_id)
       return this.#send(bin)
     }
-    this.#tell(`${bin.name} is stored as ${free}, because another bin has its name`, null)
+    this.#tell(`${bin.name} is stored as ${free}, because another bin already has this name`, null)
     bin.name = free
     if (this.bin.key === bin.key) this.bin.name = free
     await this.#send(bin)
@@ -366,8 +367,12 @@ class Bins {
       now.moments = moments
       if (this.bin.key === bin.key) Object.assign(this.bin, { name: now.name, moments: now.moments })
       this.#unsaved.delete(bin.key)
-      changes.clear() // undo would restore the bin as it was without the other page's change
-      this.#tell(`${now.name} was also changed elsewhere. Both changes are kept`, null)
+      this.#sent = now
+      changes.forget(bin.key) // their undo would remove the other page's change
+      const both = $state.snapshot(now)
+      const undo = () => this.#restore({ key: bin.key, ...read })
+      changes.add({ name: `Own change of ${now.name}`, of: bin.key, undo, redo: () => this.#restore(both) })
+      this.#tell(`${now.name} was also changed in another window. Both changes are kept`)
       return this.#send(now)
     }
     const own = $state.snapshot(now)
@@ -375,13 +380,13 @@ class Bins {
     const old = base?.moments[this.#openedAt]
     const isTrimmed = mine && theirs && old && isSame(old, theirs) && mine.video_id === old.video_id && this.bin.key === bin.key
     const turn = (from: BinMoment, to: BinMoment) => isTrimmed && session.setEdges(from.video_id, from, to)
-    const name = `Outside change to ${bin.name}`
+    const name = `Change of ${bin.name} in another window`
     const undo = () => (this.#restore(own), void turn(theirs, mine))
-    changes.add({ name, undo, redo: () => (this.#restore({ key: bin.key, ...read }), void turn(mine, theirs)) })
+    changes.add({ name, of: bin.key, undo, redo: () => (this.#restore({ key: bin.key, ...read }), void turn(mine, theirs)) })
     this.#unsaved.delete(bin.key)
     if (this.bin.key === bin.key) this.#show(read)
     turn(mine, theirs)
-    this.#tell(`${bin.name} was changed elsewhere. Undo restores your version`)
+    this.#tell(`${bin.name} was changed in another window. Undo restores your version`)
   }
 
   /** Open a moment of the bin in the inspector. */
@@ -412,7 +417,7 @@ class Bins {
     if (index >= 0 && !isOfBin) this.#tell('The bin keeps the moment as it was added. Press B to add the trimmed one')
     if (index >= 0 && isOfBin) {
       const trim = { video_id, before, after }
-      const details = { trim, isQuiet: !this.isPlayingAll } // the next moment hides what was trimmed
+      const details = { trim, isQuiet: !this.isPlayingAll } // announced during "Play all", because the next moment soon replaces the trimmed one
       this.#change(TRIM, (bin) => Object.assign(bin.moments[index], { start_s, end_s }), details)
       return
     }

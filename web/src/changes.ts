@@ -1,8 +1,12 @@
 // Changes that can be undone and redone: of bins, and of the edges of the open moment.
 
-/** A change. `name` is shown when it is undone. `undo` and `redo` return false if there is nothing left to change; the step is then skipped. */
+/** A change. `name` is shown when the change is undone or redone. `of` is the key of the bin that it changes.
+ *
+ * `undo` and `redo` return false if there is nothing left to change; the step is then skipped.
+ */
 interface Step {
   name: string
+  of?: string
   undo: () => boolean | void
   redo?: () => boolean | void
 }
@@ -13,10 +17,10 @@ class Changes {
   #past: Step[] = [] // the last one first to undo
   #future: Step[] = [] // the last one first to redo
 
-  /** Forget all changes. */
-  clear(): void {
-    this.#past = []
-    this.#future = []
+  /** Forget the changes of a bin. */
+  forget(key: string): void {
+    this.#past = this.#past.filter(({ of }) => of !== key)
+    this.#future = this.#future.filter(({ of }) => of !== key)
   }
   get canRedo(): boolean {
     return this.#future.length > 0

@@ -1,4 +1,4 @@
-// The edges of moments after they were moved to exact cuts or trimmed. The service knows only those that it found.
+// The edges of moments that were trimmed or moved to exact cuts. The service knows only the original edges.
 
 import type { MomentJson, Span } from './service'
 import { remember, stored } from './storage'
@@ -8,7 +8,7 @@ export type Edge = 'start_s' | 'end_s'
 export type Edges = Partial<Record<Edge, boolean>>
 /** The edges of a moment before or after a trim. */
 export type Edited = Span & { atCut?: Edges }
-/** A moment of the results. `atCut` is set once its edges were moved; `found` has the edges that the service found. */
+/** A moment of the results. `atCut` is set once its edges have been moved; `found` has the edges that the service found. */
 export type ShownMoment = MomentJson & { atCut?: Edges; found?: Span }
 
 const KEPT = 'untrimmed-edges'
@@ -21,7 +21,7 @@ class MovedEdges {
   #key(sentence: string, video_id: string, { start_s, end_s }: Span): string {
     return JSON.stringify([sentence, video_id, start_s, end_s])
   }
-  /** Move the edges of a moment and remember them, unless they are those of the service again. */
+  /** Move the edges of a moment, and remember them. If they are the original edges again, forget them. */
   move(sentence: string, video_id: string, moment: ShownMoment, { start_s, end_s, atCut }: Edited): void {
     const found = (moment.found ??= { start_s: moment.start_s, end_s: moment.end_s })
     const isMoved = start_s !== found.start_s || end_s !== found.end_s

@@ -1,13 +1,13 @@
-// The frames of a file with a variable rate. Their times are requested from the service, because they cannot be counted.
+// The frames of a file with a variable rate. The page requests their times from the service: a frame's number does not give its time.
 
 import * as api from './api'
 import type { Span } from './service'
 
-const AROUND_S = 4 // how far before and after a time the times of frames are requested
+const AROUND_S = 4 // frames are requested from this many seconds before a time to this many seconds after it
 const EPSILON_S = 5e-4
 
 export class VariableFrames {
-  #starts: number[] = [] // when the frames of `#known` appear
+  #starts: number[] = [] // start times of the frames in `#known`
   #known: Span = { start_s: 0, end_s: 0 }
   #request: Promise<void> | null = null
   #latest = 0 // number of the latest call
@@ -19,14 +19,14 @@ export class VariableFrames {
 
   /** The frame that is `by` frames after the one on screen at a time.
    *
-   * Null if the file cannot be read, or if the call `canBeSkipped` and a later call came while it waited.
+   * Null if the file cannot be read. Also null if `canBeSkipped` is true and a later call was made while this call waited.
    */
   async at(time_s: number, by = 0, canBeSkipped = false): Promise<Span | null> {
     if (!(await this.#load(time_s, canBeSkipped))) return null
     const [starts, known] = [this.#starts, this.#known]
     const last = starts.length - 1
     const place = starts.filter((start_s) => start_s <= time_s + EPSILON_S).length - 1 + by
-    const isFromStart = starts[0] <= known.start_s // otherwise damaged frames are left out
+    const isFromStart = starts[0] <= known.start_s // false if damaged frames at the start are missing from the list
     if (place < 0 && known.start_s > 0 && isFromStart) return this.at(starts[0] - 2 * EPSILON_S, place + 1, canBeSkipped)
     if (place >= last && known.end_s < this.duration_s) return this.at(known.end_s - 2 * EPSILON_S, place - last, canBeSkipped)
     const found = Math.min(last, Math.max(0, place))

@@ -112,7 +112,7 @@ export class FrameClock {
   secondAt(time_s: number): number {
     return this.#number(this.#start + Math.ceil((time_s * this.#counted[0]) / this.#counted[1] - ROUNDING)) / this.#base
   }
-  /** The number of timecodes from the first frame to a time. If the file's rate differs, it is rounded up, so that no timecode shows an earlier frame. */
+  /** The number of timecodes from the first frame to a time. If the file has another rate, the number is rounded up, so that no timecode shows an earlier frame. */
   #count(time_s: number): number {
     if (this.#isOwn) return this.nearest(time_s)
     const start_s = this.isVariable ? time_s - ROUNDING_S : this.snap(time_s)

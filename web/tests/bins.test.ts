@@ -253,9 +253,25 @@ describe('changes of one bin by two pages', () => {
     await settle()
     expect(starts()).toEqual({ Newer: [0, 1, 2], B: [10] })
     expect(bins.moments).toHaveLength(3)
-    bins.undo() // nothing: it would remove the moment of the other page
+    bins.undo() // only the own change
+    await settle()
+    expect(starts()).toEqual({ New: [0, 1, 2], B: [10] })
+    bins.redo()
     await settle()
     expect(starts()).toEqual({ Newer: [0, 1, 2], B: [10] })
+  })
+  it('leave moments that were removed here to undo', async () => {
+    await bins.load()
+    bins.note(0, 'waves')
+    await settle()
+    bin('a', 'A', [...server.get('a')!.moments, moment(5)])
+    bins.empty()
+    await settle()
+    expect(starts()).toEqual({ A: [5], B: [10] })
+    bins.undo()
+    await settle()
+    expect(starts()).toEqual({ A: [0, 5], B: [10] })
+    expect(server.get('a')!.moments[0].note).toBe('waves')
   })
   it('are both kept if one of them only adds moments', async () => {
     await bins.load()

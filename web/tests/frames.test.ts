@@ -44,7 +44,7 @@ describe('the frames of a file with a variable rate', () => {
     expect(await frames.edge(17)).toBe(31)
     expect(await frames.edge(31.04, 5)).toBe(40)
   })
-  it('are requested for the last of several times only', async () => {
+  it('are requested only for the first and the last of several times', async () => {
     const frames = new VariableFrames('a', 100)
     const answers = await Promise.all([10, 30, 50, 70].map((time_s) => frames.at(time_s, 0, true)))
     expect(answers.map((frame) => frame !== null)).toEqual([true, false, false, true])

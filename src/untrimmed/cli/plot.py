@@ -53,7 +53,7 @@ def plot(
     json_output: JsonOption = False,
     imports: ImportOption = None,
 ) -> None:
-    """Draw a figure of the papers from your own runs, or list the figures."""
+    """Draw one of the papers' figures from your own runs, or list the figures."""
     from untrimmed.plots import catalogue
 
     if name is None:

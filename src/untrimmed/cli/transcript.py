@@ -36,7 +36,7 @@ def transcript(
     """Print the subtitles, speech and screen text of a video.
 
     Example: untrimmed transcript film.mp4 --format srt > transcript.srt
-    Do not name it film.srt: the next `untrimmed index` would read it as subtitles.
+    Do not name the output film.srt: the next `untrimmed index` would read it as subtitles.
 
     Exit code 1: the library has no text for this video.
     """

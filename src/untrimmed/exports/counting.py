@@ -235,7 +235,8 @@ def _editors_rate(timing: Timing) -> Fraction | None:
 def _source_frame(time_s: float, timing: Timing, counted: Fraction) -> int:
     """Return the number of the frame at `time_s`, at the rate `counted`.
 
-    If the file's rate differs, it is rounded up, so that no timeline frame shows a picture from before `time_s`.
+    If the file has another rate, the number is rounded up, so that no timeline frame shows a picture from before
+    `time_s`.
     """
     own = Fraction(timing.frame_rate)
     start_s = Fraction(time_s) - _ROUNDING_S if timing.has_variable_rate else nearest_frame(time_s, own) / own

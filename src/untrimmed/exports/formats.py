@@ -63,9 +63,9 @@ def export(
 
     Args:
         rate: The frame rate of the timeline. None is the most common rate of the files.
-        read_timing: Called to read the timing of a moment's file: for timelines and tables if it is unknown, and for
-            subtitles and chapters, whose times count from the sound if it starts before the picture. It may raise a
-            FeatureError.
+        read_timing: Reads the timing of a moment's file. For timelines and tables, it is called only if the timing is
+            unknown. For subtitles and chapters, it is called once per video, because their times count from the start
+            of the sound if the sound begins before the picture. It may raise a FeatureError.
         title: The name of the timeline in editors.
 
     Raises:
@@ -144,7 +144,7 @@ def _in_player_time(
 ) -> list[ExportedMoment]:
     """Return one video's moments, timed from its picture or sound, whichever starts first."""
     start_s = 0.0
-    with contextlib.suppress(FeatureError):  # the file cannot be read now; almost all pictures begin with the sound
+    with contextlib.suppress(FeatureError):  # if the file cannot be read: sound usually begins with it
         start_s = read_timing(moments[0]).picture_start_s
     return [replace(moment, start_s=moment.start_s + start_s, end_s=moment.end_s + start_s) for moment in moments]
 

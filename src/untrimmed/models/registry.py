@@ -32,7 +32,7 @@ def register(name: str) -> Callable[[K], K]:
     """Return a class decorator that registers a method or an attachment under a name.
 
     Raises: ConfigError for a name that is taken, is not an identifier, or is the name of a setting of all methods.
-        ConfigError for an attachment with a setting that has no default.
+        ConfigError for an attachment with a setting that has no default, and for a class that is neither.
     """
 
     def add(cls: K) -> K:
@@ -126,9 +126,11 @@ def _unknown(kind: str, name: str, known: list[str]) -> UnknownNameError:
     error = UnknownNameError.among(kind, name, known)
     if not imported():
         return UnknownNameError(f"{error}; for your own {kind}, add --import FILE.py")
-    used = {cls.__module__ for cls in (*METHODS.values(), *ATTACHMENTS.values())}
-    if idle := [shown(Path(plugin.file)) for plugin in imported() if plugin.name not in used]:
-        return UnknownNameError(f'{error}; {idle[0]} registers no class: write @register("{name}") above yours')
+    used = [f"{cls.__module__}." for cls in (*METHODS.values(), *ATTACHMENTS.values())]
+    for plugin in imported():
+        if not any(module.startswith(f"{plugin.name}.") for module in used):
+            advice = f'{shown(Path(plugin.file))} registers no class; add @register("{name}") above your class'
+            return UnknownNameError(f"{error}; {advice}")
     return error
 
 

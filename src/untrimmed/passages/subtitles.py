@@ -74,7 +74,8 @@ class Subtitles(PassageSource):
         if media.path.is_file():
             yield from self._read_streams(reader, media, report)
         for path in self._unclear_files(media.path):
-            report.warn(f"{shown(path)}: not read, as it may be for another video; if not, rename it, e.g. film.en.srt")
+            advice = "if it does not, name it like its video, e.g. film.en.srt for film.mp4"
+            report.warn(f"{shown(path)}: not read, because it may belong to another video; {advice}")
         for path, language in self.files(media.path).items():
             if path.suffix.lower() in _UNREAD_SUFFIXES:
                 report.warn(f"{shown(path)}: subtitles in this format are not read; convert the file to .srt")

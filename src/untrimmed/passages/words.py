@@ -39,8 +39,7 @@ _ACCENTS = re.compile(r"[\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0
 _PLAIN_LETTERS = str.maketrans(
     {"æ": "ae", "đ": "d", "ð": "d", "ħ": "h", "ı": "i", "ł": "l", "ø": "o", "œ": "oe", "ŧ": "t", "þ": "th"}
 )
-# words in quotes with symbols, which must match: C++, 5%, #metoo
-_SIGNED = re.compile(r"[^\s]*[+#%&@§°$€£¥=<>][^\s]*")
+_SYMBOLS = frozenset("+#%&@§°$€£¥=<>")  # in a quoted phrase, they must match too: C++, 5%, #metoo
 _QUOTED = re.compile(r'"([^"]*)"|“([^”]*)”|„([^“”]*)[“”]|«([^»]*)»')
 # English words that do not describe the content of a passage. They are ignored in a query that has other words.
 _STOP_WORDS = """
@@ -145,9 +144,24 @@ def _forms(words: Iterable[TextWord]) -> str:
     return " ".join(word.form for word in words)
 
 
-def _plain_case(text: str) -> str:
-    """Return a text without case, and without the space before a unit: 5 % is 5%."""
-    return re.sub(r"(?<=\d)\s+(?=[%°$€£¥])", "", unicodedata.normalize("NFKC", text).casefold())
+def _with_symbols(text: str, words: Iterable[TextWord]) -> str:
+    """Return the words and symbols of a text, with a blank before and after each. A decimal number is one word.
+
+    >>> text = "R&D costs: +3.5 %"
+    >>> _with_symbols(text, words_of(text))
+    ' r & d costs + 3.5 % '
+    """
+    parts: list[str] = []
+    end = 0
+    for word in [*words, TextWord("", len(text), len(text))]:
+        between = text[end : word.start]
+        if parts and between in (".", ",") and text[end - 1].isdigit() and word.form[:1].isdigit():
+            parts[-1] += f".{word.form}"
+        else:
+            parts += [symbol for symbol in unicodedata.normalize("NFKC", between) if symbol in _SYMBOLS]
+            parts += filter(None, [word.form])
+        end = word.end
+    return f" {' '.join(parts)} "
 
 
 @dataclass(frozen=True)
@@ -157,7 +171,7 @@ class TextQuery:
     text: str  # the sentence without quotation marks
     words: tuple[str, ...]  # without repetitions; without stop words, unless all are stop words
     phrases: tuple[tuple[str, ...], ...] = ()
-    signed: tuple[str, ...] = ()  # words of the phrases with symbols, such as 5%
+    with_symbols: tuple[str, ...] = ()  # the phrases that contain symbols, as `_with_symbols` returns them
 
     @classmethod
     def of(cls, text: str) -> TextQuery:
@@ -171,8 +185,9 @@ class TextQuery:
         forms = list(dict.fromkeys(word.form for word in words_of(text)))
         content = [form for form in forms if form not in STOP_WORDS]
         plain = _QUOTED.sub(lambda match: "".join(filter(None, match.groups())), text)
-        signed = [part.strip(".,;:!?()[]'‘’“”") for phrase in quoted for part in _SIGNED.findall(_plain_case(phrase))]
-        return cls(plain, tuple(content or forms), tuple(filter(None, phrases)), tuple(signed))
+        marked = [_with_symbols(phrase, words_of(phrase)) for phrase in quoted]
+        with_symbols = tuple(phrase for phrase in marked if _SYMBOLS.intersection(phrase))
+        return cls(plain, tuple(content or forms), tuple(filter(None, phrases)), with_symbols)
 
     def matches(self, text: str) -> list[TextWord]:
         """Return the words of a text that are in the query. Stop words are only returned as parts of exact phrases."""
@@ -204,10 +219,10 @@ class TextQuery:
     def contains_phrases(self, text: str) -> bool:
         """Whether a text contains each phrase of the query."""
         content = f" {indexed_text(text)} "
-        has_words = all(f" {' '.join(phrase)} " in content for phrase in self.phrases)
-        return has_words and all(
-            re.search(rf"(?<![^\W_])(?<!\d[.,]){re.escape(part)}(?![^\W_])", _plain_case(text)) for part in self.signed
-        )
+        if not all(f" {' '.join(phrase)} " in content for phrase in self.phrases):
+            return False
+        marked = [_with_symbols(text, words) for words in word_lists(text)] if self.with_symbols else []
+        return all(any(phrase in text for text in marked) for phrase in self.with_symbols)
 
 
 def words_strength(query: TextQuery, text: str) -> float:

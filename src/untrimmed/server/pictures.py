@@ -94,7 +94,7 @@ class PictureDecoder:
             return 0.0
 
     def frame_times(self, path: Path, start_s: float, end_s: float, identity: list[int] | None) -> list[float]:
-        """Return when each frame between two times appears. The first may appear before `start_s`.
+        """Return the start time of each frame between two times. The first frame may start before `start_s`.
 
         Raises:
             VideoError: The file cannot be decoded, has another identity, or shows nothing between these times.

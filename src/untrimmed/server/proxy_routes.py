@@ -41,7 +41,7 @@ class _RenderingResponse(StreamingResponse):
         except VideoError as error:
             log.warning("a proxy is incomplete: %s", error)
         finally:
-            # Shielded, because the client may disconnect. In a thread, because `leave` may wait for a hash.
+            # This task may be cancelled when the client disconnects, and `leave` may wait until a proxy is hashed.
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(self._proxies.leave, self._rendering)
 

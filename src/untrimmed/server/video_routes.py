@@ -175,7 +175,7 @@ async def frames(
     start_s: Annotated[Seconds, Query(examples=[12.5])],
     end_s: Annotated[Seconds, Query(examples=[14.5])],
 ) -> list[float]:
-    """Return when each frame of a span of up to 20 s appears. The first may appear before the span.
+    """Return the start time of each frame in a span of up to 20 s. The first frame may start before the span.
 
     Such times are needed only if the frame rate varies (`has_variable_rate`).
     """

@@ -130,7 +130,7 @@ class FramesFrom:
         self._shown_s = 0.0
 
     def begin(self, time_s: float) -> None:
-        """Set when the first decoded frame appears. After a seek, this is not the start of the video."""
+        """Set the start time of the first decoded frame. After a seek, this time is not 0."""
         self._shown_s = max(self._shown_s, time_s)
 
     def take_before(self, end_s: float) -> list[float]:

@@ -21,7 +21,7 @@ from untrimmed.types import TextFeatures
 PASSAGES_OF_VIDEO = 8
 _FIRST_VIDEOS = 25  # the first search by words reads at most `per_video` times this many passages
 _MAX_ROWS = 20_000  # the search by words reads at most this many passages
-_MAX_MEANING = 0.95  # below 1, so that of two passages with almost the same text the one with the words is stronger
+_MAX_MEANING = 0.95  # below 1, so that words still decide between two passages of almost the same meaning
 _PASSAGES_BY_MEANING = 3  # largest number of passages of a video that are found by meaning
 _LEAST_VIDEOS = 20
 _MAX_AMONG = 2000  # if there are more allowed videos, passages of other videos are removed after the search
