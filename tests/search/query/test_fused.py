@@ -367,7 +367,7 @@ def test_a_cue_that_repeats_a_word_very_often_is_searched_as_fast_as_another(tmp
 
 @pytest.fixture
 def crowd(tmp_path, monkeypatch):
-    """60 videos with a word in short cues (300 of them in one video), and a green video with the word in a longer cue."""
+    """60 videos with a word in short cues (300 of them in one video), and a green one with the word in a longer cue."""
     use_encoder(monkeypatch, ColourEncoder())
     (tmp_path / "films").mkdir()
     write_clip(tmp_path / "films" / "target.mp4", ["green"])
