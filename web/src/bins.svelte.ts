@@ -74,7 +74,7 @@ class Bins {
     try {
       await this.#migrate()
       await this.#list()
-      this.#recover()
+      await this.#recover()
       const id = remembered(OPEN)
       const first = this.all.find((bin) => bin.bin_id === id) ?? this.all[0]
       if (!first || this.bin.bin_id || this.moments.length) return
@@ -96,8 +96,16 @@ class Bins {
     remember(UNSAVED, JSON.stringify([...this.#left, ...own]), 'sessionStorage')
   }
   /** Store the bins that the previous page of this tab could not store. */
-  #recover(): void {
+  async #recover(): Promise<void> {
+    const waiting: Unsaved[] = []
     for (const { bin, base, tried } of this.#left) {
+      const known = this.all.find((other) => (bin.bin_id ? other.bin_id === bin.bin_id : other.name === bin.name))
+      const now = known && (await api.bin(known.bin_id))
+      if (now && contentOf(now) === contentOf(bin)) continue // it was stored
+      const isOwn = now && tried.includes(contentOf(now))
+      waiting.push(isOwn ? { bin: { ...bin, bin_id: now.bin_id }, base: now, tried: [] } : { bin, base, tried })
+    }
+    for (const { bin, base, tried } of waiting) {
       const key = `recovered ${this.#numNew++}`
       if (bin.bin_id) this.#ids.set(key, bin.bin_id)
       if (base) this.#stored.set(base.bin_id, base)
