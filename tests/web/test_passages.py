@@ -1,6 +1,7 @@
 """What is said in a video, on the page: evidence of moments, and the modes of a search."""
 
 import html
+import re
 
 import pytest
 
@@ -135,6 +136,29 @@ def test_a_long_transcript_has_few_lines_in_the_page(visit, spoken):
     page.keyboard.press("End")
     until(page, f"document.querySelector('[aria-current=time]')?.ariaPosInSet > {number // 2}")
     assert region.locator("li").count() < 40
+
+
+def test_a_press_on_a_line_does_not_scroll_the_transcript_away(visit, spoken):
+    page = visit(at=spoken)
+    line = {"mode": "said", "source": "subtitle", "language": "en", "words": [], "strength": 0}
+    lines = [line | {"start_s": i / 10, "end_s": (i + 1) / 10, "text": f"line {i}"} for i in range(40)]
+    page.route("**/transcript?*", lambda route: route.fulfill(json=lines))
+    page.locator(f"{TILE}[aria-label^='talk.webm']").first.click()
+    region = page.get_by_role("region", name="Transcript")
+    region.wait_for()
+    page.keyboard.press("k")
+    region.get_by_role("button").filter(has_text=re.compile("line 1$")).click()
+    page.mouse.wheel(0, 600)
+    shown = region.get_by_role("button").filter(has_text=re.compile("line 1[4-9]$")).first
+    shown.wait_for()
+    page.wait_for_timeout(300)  # the list has stopped scrolling
+    number = int(shown.inner_text().split()[-1])
+    box = shown.bounding_box()
+    page.mouse.move(box["x"] + 100, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.wait_for_timeout(100)
+    page.mouse.up()
+    until(page, f"Math.abs(document.querySelector('video').currentTime - {number / 10}) < 0.1")
 
 
 def test_a_video_without_transcript_follows_one_whose_transcript_scrolls(visit, spoken):
