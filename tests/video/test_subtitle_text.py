@@ -96,6 +96,13 @@ def test_a_cue_that_is_too_long_is_shortened_and_counted(suffix):
     assert (len(first[2]), second[2], faults) == (MAX_CUE, "short", Faults(shortened=1))
 
 
+def test_the_cue_in_whose_last_character_a_file_ends_is_left_out():
+    first = "1\n00:00:00,000 --> 00:00:00,900\nMeet me\n\n2\n00:00:01,000 --> 00:00:02,000\n"
+    assert read((first + "later…").encode()[:-1]) == ([(0, 900, "Meet me")], Faults(is_incomplete=True))
+    found, faults = read((first + "café").encode("cp1252"))
+    assert ([text for *_, text in found], faults.is_incomplete) == (["Meet me", "café"], False)
+
+
 @pytest.mark.parametrize("cut", ["2", "2\n00:00", "2\n00:00:01,000", "2\n00:00:01,000 --", "2\n00:00:01,000 --> 00:0"])
 def test_a_file_that_ends_in_the_middle_of_times_is_reported_and_the_rest_is_read(cut):
     cues, faults = read(srt([(0, 900, "Meet me")]) + cut)

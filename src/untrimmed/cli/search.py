@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -120,20 +121,18 @@ def _search(
 
     If a service for this library is running, it answers the search.
     """
-    if service and ray is None and shards == 1 and precision == "auto":
-        from untrimmed.server.client import ask_service
-
-        if (hits := ask_service(folder, query, cutoff)) is not None:
-            return hits, _do_nothing
-    import untrimmed
-
-    opened = untrimmed.open(folder, precision=precision, ray=ray, shards=shards)
     try:
-        return opened.search(query, **vars(cutoff)), opened.engine.update_cache
+        if service and ray is None and shards == 1 and precision == "auto":
+            from untrimmed.server.client import ask_service
+
+            if (hits := ask_service(folder, query, cutoff)) is not None:
+                return hits, _do_nothing
+        import untrimmed
+
+        with contextlib.closing(untrimmed.open(folder, precision=precision, ray=ray, shards=shards)) as opened:
+            return opened.search(query, **vars(cutoff)), opened.engine.update_cache
     except ConfigError as error:
         raise ConfigError(with_flags(str(error))) from None
-    finally:
-        opened.close()
 
 
 @query_options("limit", "moments", "min_score", "within")

@@ -102,9 +102,15 @@ def read_cues(file: BinaryIO, suffix: str, language: str, faults: Faults) -> Ite
         cues = _ass_cues(lines, faults)
     else:
         cues = _timed_cues(lines, faults, is_vtt=suffix == ".vtt", ends_in_line=ends_in_line)
+    last: Cue | None = None
     for start_ms, end_ms, text in cues:
-        if text:
-            yield Cue(start_ms, end_ms, text)
+        if last is not None:
+            yield last
+        last = Cue(start_ms, end_ms, text) if text else None
+    if getattr(reader, "bytebuffer", b""):  # the file ends in the middle of a character
+        faults.is_incomplete = True
+    elif last is not None:
+        yield last
 
 
 def _lines(reader: codecs.StreamReader) -> Iterator[str]:
@@ -146,8 +152,10 @@ def detect_encoding(file: BinaryIO, language: str = "") -> tuple[str, bool]:
         while block:
             decoder.decode(block)
             block = file.read(_SAMPLE_BYTES)
+        cut = len(decoder.getstate()[0])  # bytes of a character that the file ends in
+        if cut != 1 or not sample[:-1].isascii():  # one such byte may also be a whole character of another encoding
+            return "utf-8", True
         decoder.decode(b"", final=True)
-        return "utf-8", True
     except UnicodeDecodeError:
         if sample.isascii():  # a long file; its other characters begin later
             sample = block
