@@ -41,6 +41,7 @@ ASKED = [
     ["red", "--min-duration", "5", "--since", "2001-02-03"],
     ["red", "--in", "/nowhere"],
     ["red", "--min-score", "9"],
+    ["red", "--min-confidence", "0.5"],
     ["--image", "sea.png"],
     ["red", "--image", "sea.png", "--not", "green", "--limit", "3", "--json"],
 ]
