@@ -154,6 +154,15 @@ def test_a_long_passage_is_printed_around_the_matching_words(run, videos):
     assert line.endswith("…")
 
 
+def test_each_moment_of_a_long_passage_has_the_time_of_its_own_words(run, videos):
+    cues = ["We made budget cuts", "in May and more", "budget cuts in June", "of all years."]
+    blocks = [f"{n}\n00:00:0{n},000 --> 00:00:0{n + 1},000\n{cue}\n\n" for n, cue in enumerate(cues)]
+    (videos / "flag.srt").write_text("".join(blocks))
+    run("index", videos)
+    lines = run("search", '"budget cuts"', "--said", "-k", "1", "--moments", "all")[1].splitlines()
+    assert sorted(line.split("at ")[1][:6] for line in lines if "said at" in line) == ["0:00.0", "0:02.0"]
+
+
 def test_a_passage_is_printed_as_text_and_not_as_a_path(run, videos):
     (videos / "flag.srt").write_text("1\n00:00:00,500 --> 00:00:01,500\nbudget // cuts/./ today/\n")
     run("index", videos)

@@ -203,8 +203,9 @@ def _show(
             then = f"  then {_span(hit.then[number])}" if hit.then else ""
             if is_sorted_by_time and (moment.start_s, moment.end_s) == (hit.start_s, hit.end_s):
                 then += "  (best)"
-            reasons = moment.evidence + (hit.then[number].evidence if hit.then else ())
-            lines = [f"{'':15}{line}" for line in map(_reason, reasons) if line]
+            places = [moment, hit.then[number]] if hit.then else [moment]
+            reasons = [_reason(evidence, place) for place in places for evidence in place.evidence]
+            lines = [f"{'':15}{line}" for line in reasons if line]
             if number == 0:
                 confidence = no_confidence if hit.confidence is None else f"  {hit.confidence:4.0%}"
                 figures = f"{rank:3d}  {hit.score:6.3f}{confidence}"
@@ -227,11 +228,18 @@ def _show(
         raise typer.Exit(NOTHING_FOUND)
 
 
-def _reason(evidence: Evidence) -> str:
-    """Return a line that shows the passage of a moment, or an empty text if the moment has no passage."""
+def _reason(evidence: Evidence, moment: Moment) -> str:
+    """Return a line that shows a passage, with the time of its first matching word in the moment if it is known.
+
+    If the evidence is no passage, the text is empty.
+    """
     if not evidence.text:
         return ""
-    start_s = next((word.start_s for word in evidence.words if word.start_s is not None), evidence.start_s)
+    times_s = [word.start_s for word in evidence.words if word.start_s is not None]
+    start_s = next(
+        (time_s for time_s in times_s if moment.start_s <= time_s < moment.end_s),
+        max(evidence.start_s, min(moment.start_s, evidence.end_s)),
+    )
     return f"{evidence.mode} at {clock(start_s)} ({evidence.source}): {_excerpt(evidence)}"
 
 
