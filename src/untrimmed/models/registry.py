@@ -32,7 +32,8 @@ def register(name: str) -> Callable[[K], K]:
     """Return a class decorator that registers a method or an attachment under a name.
 
     Raises: ConfigError for a name that is taken, is not an identifier, or is the name of a setting of all methods.
-        ConfigError for an attachment with a setting that has no default, and for a class that is neither.
+        ConfigError for an attachment with a setting that has no default.
+        ConfigError for a class that is neither a method nor an attachment.
     """
 
     def add(cls: K) -> K:

@@ -218,11 +218,11 @@ class TextQuery:
 
     def contains_phrases(self, text: str) -> bool:
         """Whether a text contains each phrase of the query."""
-        content = f" {indexed_text(text)} "
-        if not all(f" {' '.join(phrase)} " in content for phrase in self.phrases):
+        words_of_text = f" {indexed_text(text)} "
+        if not all(f" {' '.join(phrase)} " in words_of_text for phrase in self.phrases):
             return False
-        marked = [_with_symbols(text, words) for words in word_lists(text)] if self.with_symbols else []
-        return all(any(phrase in text for text in marked) for phrase in self.with_symbols)
+        contents = [_with_symbols(text, words) for words in word_lists(text)] if self.with_symbols else []
+        return all(any(phrase in content for content in contents) for phrase in self.with_symbols)
 
 
 def words_strength(query: TextQuery, text: str) -> float:
