@@ -668,6 +668,14 @@ def test_home_moves_the_playhead_after_an_edge_was_dragged(visit):
     assert seconds_in(page.url, "e") == end_s
 
 
+def test_end_stays_at_the_last_frame_although_a_moment_there_loops(visit):
+    page = open_sea(visit)
+    page.keyboard.press("End")
+    until(page, f"{TIMECODE} === '00:00:05:24'")
+    page.wait_for_timeout(300)
+    assert page.evaluate(TIMECODE) == "00:00:05:24"
+
+
 def test_the_handles_of_a_moment_of_one_frame_are_apart_and_inside_the_axis(visit):
     page = open_sea(visit)
     page.keyboard.press("End")

@@ -4,12 +4,14 @@
 import { remember, stored } from './storage'
 
 export type Status = 'loading' | 'playing' | 'paused' | 'waiting' | 'failed'
-interface Loop { start_s: number; end_s: number }
+/** A span to repeat. Its last frame begins at `last_s`, if that is known. */
+interface Loop { start_s: number; last_s?: number; end_s: number }
 
 const MUTED = 'untrimmed-muted'
 const MAX_SPEED = 8
 const STALL_MS = 400 // playback that makes no progress for this long is waiting
 const MAX_LAG_S = 0.15 // largest difference between the element's time and the start of the frame on screen; beyond it, the element's time counts
+const AHEAD_S = 0.05 // browsers show a frame up to this long before the element reaches its time, at normal speed
 const BEFORE_LOOP_S = 0.3 // the start of the loop may move during playback: positions up to this far before it do not jump
 
 export class Playback {
@@ -147,12 +149,17 @@ export class Playback {
       this.seek(to_s)
       if (to_s >= this.#offset_s) this.#land(video)
       if (to_s <= 0) this.pause()
-    } else if ((video.ended && this.#shouldRun && !this.#isPart) || (loop && !video.paused && at_s >= loop.end_s)) {
+    } else if ((video.ended && this.#shouldRun && !this.#isPart) || (loop && !video.paused && this.#isOver(loop, at_s))) {
       if (this.onEnd() || !loop) return
       this.seek(loop.start_s) // may be before the media of this element
       if (loop.start_s >= this.#offset_s) this.#land(video)
       this.#run(this.speed) // the element pauses at the end of the video
     } else if (loop && !video.paused && at_s < loop.start_s - BEFORE_LOOP_S) this.seek(loop.start_s)
+  }
+  /** Whether the last frame of the loop is on screen and would soon be replaced. */
+  #isOver({ last_s = Infinity, end_s }: Loop, at_s: number): boolean {
+    const shown_s = this.#isSought || this.#shown_s === null ? at_s : this.#shown_s + this.#offset_s
+    return at_s >= end_s - (shown_s >= last_s ? AHEAD_S * this.speed : 0)
   }
   #read(video: HTMLVideoElement, now: number): void {
     const isOver = video.ended || video.error !== null // the element is paused in both cases

@@ -101,3 +101,25 @@ it('does not end a loop where a part of the video ends', async () => {
     expect(ends).toEqual(isPart ? [] : [600])
   }
 })
+
+it('goes back while the last frame of the loop is on screen', async () => {
+  let tick: FrameRequestCallback = () => {}
+  vi.stubGlobal('requestAnimationFrame', (next: FrameRequestCallback) => (tick = next))
+  vi.stubGlobal('cancelAnimationFrame', () => {})
+  const { Playback } = await import('../src/playback.svelte')
+  const playback = new Playback()
+  playback.loop = () => ({ start_s: 10, last_s: 10.96, end_s: 11 })
+  let shown: VideoFrameRequestCallback = () => {}
+  const video = Object.assign(element(10.93), { requestVideoFrameCallback: (next: VideoFrameRequestCallback) => (shown = next) && 1 })
+  playback.attach(asVideo(video))
+  playback.play()
+  const refresh = (at_s: number, frame_s: number) => {
+    video.currentTime = at_s
+    shown(0, { mediaTime: frame_s } as VideoFrameCallbackMetadata)
+    tick(0)
+    return video.currentTime
+  }
+  expect(refresh(10.955, 10.92)).toBe(10.955)
+  expect(refresh(10.94, 10.96)).toBe(10.94) // the last frame is shown early
+  expect(refresh(10.957, 10.96)).toBe(10)
+})
