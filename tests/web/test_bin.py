@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import time
+from pathlib import Path
 
 import pytest
 
@@ -235,7 +236,7 @@ def test_undo_reaches_a_moment_of_the_bin_that_was_opened_again(visit):
     assert moments_in_bin(page)[1]["end_s"] == pytest.approx(before_s - 3 * step_s, abs=0.001)
 
 
-def test_the_bin_keeps_a_moment_as_it_was_added_until_it_is_opened_there_or_restored(visit):
+def test_the_bin_keeps_a_moment_as_it_was_added_until_it_is_opened_there(visit):
     page = visit("?q=white")
     page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
     is_known = "document.querySelector('output[aria-label=Timecode]').textContent.length === 11"
@@ -253,11 +254,21 @@ def test_the_bin_keeps_a_moment_as_it_was_added_until_it_is_opened_there_or_rest
     until(page, f"document.querySelectorAll('{ITEMS}').length === 1")
     page.keyboard.press("Control+z")
     until_saved(page)
-    page.reload()
-    until(page, f"document.querySelector('{ITEMS}')?.classList.contains('open')")
+    reopen(page)
+    page.keyboard.press("}")
+    page.get_by_text("keeps the moment as it was added").wait_for()
+    page.keyboard.press("]")
+    page.locator(ITEMS).click()
     until(page, is_known)
+    reopen(page)
     page.keyboard.press("}")
     until_stored_end(page, end_s - 1 / 25)
+
+
+def reopen(page):
+    page.reload()
+    until(page, f"document.querySelector('{ITEMS}')?.classList.contains('open')")
+    until(page, "document.querySelector('output[aria-label=Timecode]')?.textContent.length === 11")
 
 
 def until_stored_end(page, end_s):
@@ -374,6 +385,23 @@ def test_a_change_by_another_page_is_not_overwritten(visit):
     page.get_by_role("button", name="Undo").click()
     assert len(names(page)) == 2
     assert names(page) != kept
+
+
+def test_an_export_has_the_moments_that_another_page_trimmed(visit):
+    page = with_three(visit)
+    until_saved(page)
+    other = visit("?q=white")
+    until(other, f"document.querySelectorAll('{ITEMS}').length === 3")
+    other.locator(ITEMS).first.click()
+    until(other, "document.querySelector('output[aria-label=Timecode]')?.textContent.length === 11")
+    other.keyboard.press("}")
+    until_saved(other)
+    trimmed = moments_in_bin(other)
+    page.keyboard.press("e")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Table JSON").click()
+    exported = json.loads(Path(download.value.path()).read_text())["moments"]
+    assert [moment["end_s"] for moment in exported] == pytest.approx([moment["end_s"] for moment in trimmed], abs=1e-6)
 
 
 def test_a_bin_that_the_browser_kept_is_stored_once(visit):

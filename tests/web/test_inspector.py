@@ -668,6 +668,23 @@ def test_home_moves_the_playhead_after_an_edge_was_dragged(visit):
     assert seconds_in(page.url, "e") == end_s
 
 
+def test_escape_in_a_drag_returns_to_the_frame_before_it(visit):
+    page = open_sea(visit)
+    page.keyboard.press("k")
+    page.keyboard.press("Shift+I")
+    page.keyboard.press(">")
+    before = page.evaluate(TIMECODE)
+    box = page.get_by_role("slider", name="Out", exact=True).bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + 20
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x - 20, y, steps=5)
+    assert page.evaluate(TIMECODE) != before
+    page.keyboard.press("Escape")
+    until(page, f"{TIMECODE} === '{before}'")
+    page.mouse.up()
+
+
 def test_end_stays_at_the_last_frame_although_a_moment_there_loops(visit):
     page = open_sea(visit)
     page.keyboard.press("End")

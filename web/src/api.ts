@@ -1,5 +1,6 @@
 // Client of the service that /api/openapi.json describes.
 
+import { connection } from './connection.svelte'
 import type { BinJson, BinList, BinMomentRequest, BinRequest, CountedFolder, ExportRequest, Facts, Folder, FolderListing, HitJson, Job, RelevanceCurve, RemovedVideos, SearchAnswer, SearchLine, SearchRequest, Span, Stopped, ThumbnailSheets, TranscriptLine, VideoDetail, VideoList, Watch } from './service'
 
 export type { CountedFolder, Folder, FolderListing, Job, RelevanceCurve, Watch }
@@ -23,7 +24,9 @@ export class Refusal extends Error {
   }
 }
 const unreachable = (error: Error): never => {
-  throw error.name === 'AbortError' ? error : new Unreachable()
+  if (error.name === 'AbortError') throw error
+  void connection.returns()
+  throw new Unreachable()
 }
 
 async function ask(path: string, init?: RequestInit): Promise<Response> {
@@ -43,8 +46,6 @@ const post = async <T>(path: string, body?: unknown, signal?: AbortSignal): Prom
 
 export const videos = (limit: number, offset: number) => get<VideoList>(`/api/videos?limit=${limit}&offset=${offset}`)
 export const facts = () => get<Facts>('/api/facts')
-/** Whether the service responds, even with an error. */
-export const isReachable = () => facts().then(() => true, (error) => !(error instanceof Unreachable))
 export const detail = (id: string) => get<VideoDetail>(`/api/videos/${id}`)
 export const folders = () => get<Folder[]>('/api/folders')
 export const removeFolder = async (folder_id: string): Promise<RemovedVideos> =>

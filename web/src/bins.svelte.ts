@@ -3,6 +3,7 @@
 import { untrack } from 'svelte'
 import * as api from './api'
 import { changes } from './changes'
+import { connection } from './connection.svelte'
 import type { Edited } from './edges'
 import type { BinJson, BinMomentJson, BinSummary, Span } from './service'
 import { isSameSpan, session, type Open } from './session.svelte'
@@ -19,6 +20,7 @@ interface Details { before?: BinMoment[]; trim?: Trim; isQuiet?: boolean }
 interface Bin { key: string; bin_id: string; name: string; moments: BinMoment[] }
 /** A bin that is not stored, the stored version that it changes, and the contents that were sent without an answer. */
 interface Unsaved { bin: Bin; base: BinJson | null; tried: string[] }
+const FIRST = 'new 0' // key of the bin that is shown until the bins are read
 
 const OPEN = 'untrimmed-bin' // id of the open bin
 const OLD = 'untrimmed-basket' // where the browser kept its only bin before libraries had bins
@@ -26,19 +28,17 @@ const UNSAVED = 'untrimmed-unsaved' // bins with changes that were not stored wh
 const NAME = 'Bin'
 const TRIM = 'Trim'
 const NOTICE_MS = 8000
-const RETRY_MS = 2000
 
 type Place = Span & { video_id: string }
 const isSame = (a: Place, b: Place) => a.video_id === b.video_id && isSameSpan(a, b)
 
 class Bins {
   all = $state<BinSummary[]>([])
-  bin = $state<Bin>({ key: 'new 0', bin_id: '', name: NAME, moments: [] })
+  bin = $state<Bin>({ key: FIRST, bin_id: '', name: NAME, moments: [] })
   problem = $state('')
   isSaving = $state(false)
   notice = $state<{ text: string; offer: 'Undo' | 'Redo' | null } | null>(null)
   played = $state<number | null>(null) // place of the moment that "Play all" plays
-  #opened: unknown = null // the open moment, if it was opened from the bin
   #openedAt = $state(-1) // the place in the bin of the moment that was opened last, or -1
   #playing: unknown = null // the open moment, while it is that of "Play all"
   #stored = new Map<string, BinJson>() // bins as this page has read or stored them last, by id
@@ -51,7 +51,6 @@ class Bins {
   #tried = new Map<string, string[]>() // contents that were sent without an answer, by key: the service may have stored them
   #left = stored<Unsaved[]>(UNSAVED, [], 'sessionStorage') // bins that the previous page of this tab could not store
   #save: Promise<void> = Promise.resolve() // the save that runs, or the last one
-  #retry = 0 // timer of the next save while the service does not respond
 
   get moments(): BinMoment[] {
     return this.bin.moments
@@ -69,20 +68,44 @@ class Bins {
     return opened && isSame(opened, place) ? this.#openedAt : this.moments.findIndex((moment) => isSame(moment, place))
   }
 
-  /** Read the bins of the library, and store the bin that this browser kept before. */
+  /** Read the bins of the library, and store what this browser kept. If another page changed the open bin, show the change. */
   async load(): Promise<void> {
+    if (this.isSaving || this.#unsaved.size) return // saving finds the changes of other pages
     try {
+      this.problem = ''
       await this.#migrate()
       await this.#list()
       await this.#recover()
+      if (this.bin.key !== FIRST || this.moments.length) return await this.#showChange()
       const id = remembered(OPEN)
       const first = this.all.find((bin) => bin.bin_id === id) ?? this.all[0]
-      if (!first || this.bin.bin_id || this.moments.length) return
-      const pending = this.#pending(first.bin_id)
+      const pending = first && this.#pending(first.bin_id)
       if (pending) this.bin = pending
-      else this.#show(await api.bin(first.bin_id))
+      else if (first) this.#show(await api.bin(first.bin_id))
     } catch (error) {
       this.problem = (error as Error).message
+    }
+  }
+  /** Show what another page has made of the open bin, unless this page changes it in the meantime. */
+  async #showChange(): Promise<void> {
+    const { bin_id, key } = this.bin
+    const listed = this.all.find((bin) => bin.bin_id === bin_id)
+    if (!bin_id || listed?.version === this.#stored.get(bin_id)?.version) return
+    const read = listed && (await api.bin(bin_id))
+    if (this.bin.key !== key || this.isSaving || this.#unsaved.size) return
+    const own = $state.snapshot(this.bin)
+    changes.forget(key) // their undo would remove the other page's change
+    if (read) {
+      this.#show(read)
+      this.#follow(own.moments, read.moments)
+      this.#tell(`${own.name} was changed in another window`, null)
+    } else {
+      this.#ids.delete(key)
+      const text = `${own.name} was deleted in another window`
+      changes.add({ name: text, undo: () => this.#restore(own) })
+      this.#tell(text)
+      if (this.all.length) await this.choose(this.all[0].bin_id)
+      else this.create()
     }
   }
   /** Write changes that are not stored to the tab's storage, so that the next page of this tab can store them. */
@@ -269,7 +292,6 @@ class Bins {
     this.#begin()
   }
   #begin(): void {
-    clearTimeout(this.#retry)
     if (!this.isSaving) this.#save = this.#saveAll()
   }
   async #saveAll(): Promise<void> {
@@ -288,7 +310,7 @@ class Bins {
             this.problem = `${bin.name} is not stored: ${(error as Error).message}`
             refused.set(bin.key, bin)
             if (error instanceof api.Unreachable) {
-              this.#retry = window.setTimeout(() => this.#begin(), RETRY_MS)
+              void connection.returns().then(() => this.#begin())
               return
             }
           }
@@ -373,7 +395,10 @@ class Bins {
     if (moments) {
       if (now.name === base.name) now.name = read.name
       now.moments = moments
-      if (this.bin.key === bin.key) Object.assign(this.bin, { name: now.name, moments: now.moments })
+      if (this.bin.key === bin.key) {
+        this.#follow(this.bin.moments, moments)
+        Object.assign(this.bin, { name: now.name, moments })
+      }
       this.#unsaved.delete(bin.key)
       this.#sent = now
       changes.forget(bin.key) // their undo would remove the other page's change
@@ -384,17 +409,25 @@ class Bins {
       return this.#send(now)
     }
     const own = $state.snapshot(now)
-    const [mine, theirs] = [own, read].map(({ moments }) => moments[this.#openedAt])
-    const old = base?.moments[this.#openedAt]
-    const isTrimmed = mine && theirs && old && isSame(old, theirs) && mine.video_id === old.video_id && this.bin.key === bin.key
-    const turn = (from: BinMoment, to: BinMoment) => isTrimmed && session.setEdges(from.video_id, from, to)
     const name = `Change of ${bin.name} in another window`
-    const undo = () => (this.#restore(own), void turn(theirs, mine))
-    changes.add({ name, of: bin.key, undo, redo: () => (this.#restore({ key: bin.key, ...read }), void turn(mine, theirs)) })
+    const show = (shown: BinJson | Bin, before: Bin | BinJson) => {
+      this.#restore({ ...shown, key: bin.key })
+      this.#follow(before.moments, shown.moments)
+    }
+    changes.add({ name, of: bin.key, undo: () => show(own, read), redo: () => show(read, own) })
     this.#unsaved.delete(bin.key)
-    if (this.bin.key === bin.key) this.#show(read)
-    turn(mine, theirs)
+    if (this.bin.key === bin.key) {
+      this.#show(read)
+      this.#follow(own.moments, read.moments)
+    }
     this.#tell(`${bin.name} was changed in another window. Undo restores your version`)
+  }
+  /** If another version of the open bin trims the moment that was opened last, move its edges in the inspector and in the results. */
+  #follow(before: BinMoment[], after: BinMoment[]): void {
+    const [from, to] = [before[this.#openedAt], after[this.#openedAt]]
+    if (!from || from.video_id !== to?.video_id) return
+    const isMoved = after.some((moment) => isSame(moment, from)) || before.some((moment) => isSame(moment, to)) // to another place
+    if (!isMoved) session.setEdges(from.video_id, from, to)
   }
 
   /** Open a moment of the bin in the inspector. */
@@ -402,26 +435,21 @@ class Bins {
     const moment = this.moments[index]
     this.played = null
     if (!moment) return
-    if (await session.view(moment)) this.#setOpened(index)
+    if (await session.view(moment)) this.#openedAt = index
     else this.#tell(session.problem, null) // next to the bin
-  }
-  #setOpened(index: number): void {
-    this.#openedAt = index
-    this.#opened = untrack(() => session.open)
   }
   /** Record that the edges of a moment were moved in the inspector, and move them in the results.
    *
-   * If the moment was opened from the bin, or restored from the address, they are also moved in the bin. Otherwise the bin keeps the
-   * moment as it was added, so that another part of it can be marked and added, too.
+   * If the moment was opened from the bin, they are also moved in the bin. Otherwise the bin keeps the moment as it was added, so that
+   * another part of it can be marked and added, too.
    */
   recordTrim(open: Open, before: Edited): void {
-    const { video_id, start_s, end_s } = open
+    const { video_id, start_s, end_s, isOfBin } = open
     const after = { start_s, end_s, atCut: { ...open.atCut } }
     if (after.start_s === before.start_s && after.end_s === before.end_s) return
     const index = this.#placeOf({ video_id, ...before })
     session.setEdges(video_id, before, after)
-    const isOfBin = this.#opened === open || open.isRestored
-    if (index < 0 && this.#opened === open) this.#tell('This moment is not in the open bin, so the bin does not change', null)
+    if (index < 0 && isOfBin) this.#tell('This moment is not in the open bin, so the bin does not change', null)
     if (index >= 0 && !isOfBin) this.#tell('The bin keeps the moment as it was added. Press B to add the trimmed one')
     if (index >= 0 && isOfBin) {
       const trim = { video_id, before, after }
@@ -441,8 +469,8 @@ class Bins {
     const isFound = await session.view(moment)
     this.#isSwitching = false
     if (!isFound) return this.playAll(index + 1) // the video is no longer in the library
-    this.#setOpened(index)
-    this.#playing = this.#opened
+    this.#openedAt = index
+    this.#playing = untrack(() => session.open)
   }
   /** Whether "Play all" runs: it ends when another moment is opened. */
   get isPlayingAll(): boolean {
@@ -465,13 +493,19 @@ class Bins {
 const contentOf = ({ name = '', moments }: { name?: string; moments: BinMoment[] }) =>
   JSON.stringify([name, moments.map(({ video_id, start_s, end_s, note, sentence }) => [video_id, start_s, end_s, note, sentence])])
 
-/** Both lists in one, if one of them only adds moments at the end. Otherwise null. */
+const haveSameContent = (some: BinMoment[], others: BinMoment[]) => contentOf({ moments: some }) === contentOf({ moments: others })
+
+/** Both lists in one, if one of them only adds moments at the end, or they change different moments. Otherwise null. */
 function merged(base: BinMoment[], mine: BinMoment[], theirs: BinMoment[]): BinMoment[] | null {
-  const added = (list: BinMoment[]) => (contentOf({ moments: list.slice(0, base.length) }) === contentOf({ moments: base }) ? list.slice(base.length) : null)
+  const added = (list: BinMoment[]) => (haveSameContent(list.slice(0, base.length), base) ? list.slice(base.length) : null)
   const [ours, others] = [added(mine), added(theirs)]
   const without = (list: BinMoment[], known: BinMoment[]) => list.filter((moment) => !known.some((other) => isSame(other, moment)))
   if (others) return [...mine, ...without(others, mine)]
-  return ours && [...theirs, ...without(ours, theirs)]
+  if (ours) return [...theirs, ...without(ours, theirs)]
+  if (mine.length !== base.length || theirs.length !== base.length) return null
+  const isKept = (list: BinMoment[], i: number) => haveSameContent([list[i]], [base[i]])
+  if (!base.every((_, i) => isKept(mine, i) || isKept(theirs, i))) return null
+  return base.map((_, i) => (isKept(mine, i) ? theirs[i] : mine[i]))
 }
 
 /** The name, followed by " 2" and so on where other bins have it. */

@@ -2,6 +2,7 @@
 // videos, searches and curves would wait for dozens of pictures that the service has to decode.
 
 import type { Attachment } from 'svelte/attachments'
+import { connection } from './connection.svelte'
 
 const AT_ONCE = 3
 const waiting = new Map<HTMLImageElement, string>()
@@ -34,6 +35,8 @@ const sight = new IntersectionObserver(
 
 /** Load the picture of an `img` in turn, once it is in view or, if `isFirst`, now. A replaced picture (on hover) loads at once; a removed `img` cancels its load. */
 export const inTurn = (src: string, isFirst = false): Attachment<HTMLImageElement> => (image) => {
+  void connection.attempt
+  if (image.src && image.complete && !image.naturalWidth) image.removeAttribute('src') // it could not be loaded
   const before = image.dataset.src
   image.dataset.src = src
   if (image.src || (before && before !== src)) {

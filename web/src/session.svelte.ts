@@ -1,6 +1,7 @@
 // State of the page: query, hits, and open moment, mirrored in the address.
 
 import { FIELDS, MODES, WORDS, example, readFields, readLayout, readModes, readWeights, valid, type Example, type Layout, type Mode, type Value } from './address'
+import { connection, isReachable } from './connection.svelte'
 import { movedEdges, type Edge, type Edges, type Edited, type ShownMoment } from './edges'
 import { passageOf } from './evidence'
 import { checked, isVideo, keptPicture, middleFrame, pictureId } from './picture'
@@ -21,13 +22,13 @@ import {
 
 /** The moment in the inspector. Playback begins at `from_s`; `atCut` says which edges are at a shot change.
  *
- * `sentence` is the query that found it. `isRestored` is set if the address named the moment, for example after a reload.
+ * `sentence` is the query that found it. `isOfBin` is set if it was opened from the bin.
  */
-export interface Open extends Span { video_id: string; video: string; duration_s: number; from_s: number; atCut: Edges; sentence: string; isRestored?: boolean }
+export interface Open extends Span { video_id: string; video: string; duration_s: number; from_s: number; atCut: Edges; sentence: string; isOfBin: boolean }
 /** The effect on the browser's history: a new entry, a draft entry, a finished draft, or no entry. */
 type Change = 'new' | 'typed' | 'submitted' | 'small'
-/** What an entry of the history has beside its address: whether it is a draft, and the number of the picture. */
-interface Entry { isDraft: boolean; picture: number | null }
+/** What an entry of the history has beside its address: whether it is a draft, the number of the picture, and whether the moment was opened from the bin. */
+interface Entry { isDraft: boolean; picture: number | null; isOfBin: boolean }
 
 const SIZE = 'untrimmed-size'
 const LAYOUT = 'untrimmed-layout'
@@ -36,7 +37,6 @@ const MAX_RECENT = 8
 export const HEIGHTS = [88, 126, 168, 232, 320] // of rows of pictures, in pixels
 
 const NEAR_DUPLICATE = 0.95 // cosine
-const RETRY_MS = 2000 // between attempts to reach the service
 // Defaults of the page. Other fields have the defaults of the service.
 export const LIMIT = 30
 export const MOMENTS = 6
@@ -288,17 +288,12 @@ class Session {
     else this.write('small')
   }
   async #retryWhenReachable(signal: AbortSignal): Promise<void> {
-    if (await api.isReachable()) {
+    if (await isReachable()) {
       if (!signal.aborted) this.problem = 'The browser could not send this search. Search again, or choose the picture again.'
-    } else if (await this.#untilReachable(() => signal.aborted)) await this.search(null, this.judged)
-  }
-  /** Wait until the service responds. Returns false if `isGivenUp` became true. */
-  async #untilReachable(isGivenUp: () => boolean): Promise<boolean> {
-    do {
-      await new Promise((wake) => setTimeout(wake, RETRY_MS))
-      if (isGivenUp()) return false
-    } while (!(await api.isReachable()))
-    return !isGivenUp()
+      return
+    }
+    await connection.returns()
+    if (!signal.aborted) await this.search(null, this.judged)
   }
   #remember(sentences: string[]): void {
     this.recent = sentences.slice(0, MAX_RECENT)
@@ -463,13 +458,13 @@ class Session {
     const { video_id, duration_s } = video
     const { start_s, end_s, atCut } = span
     const from_s = this.hasQuery ? peakOf(span) : start_s
-    this.open = { video_id, video: video.video, duration_s, start_s, end_s, from_s, atCut: atCut ?? {}, sentence: this.foundBy }
+    this.open = { video_id, video: video.video, duration_s, start_s, end_s, from_s, atCut: atCut ?? {}, sentence: this.foundBy, isOfBin: false }
     this.inContext = false
     this.lost = ''
     this.write(change)
     this.snapped = this.hasQuery && !atCut ? this.#snap(span, this.open) : Promise.resolve()
   }
-  /** Open a moment of any video. Returns whether the library has the video. */
+  /** Open a moment of the bin. Returns whether the library has the video. */
   async view({ video_id, start_s, end_s }: Span & { video_id: string }): Promise<boolean> {
     try {
       const { video, duration_s } = (this.viewed = await api.detail(video_id))
@@ -477,7 +472,7 @@ class Session {
       this.judged = this.pair = null
       this.isChosen = false
       this.snapped = Promise.resolve()
-      this.open = { video_id, video, duration_s, start_s, end_s, from_s: start_s, atCut: {}, sentence: '' }
+      this.open = { video_id, video, duration_s, start_s, end_s, from_s: start_s, atCut: {}, sentence: '', isOfBin: true }
       this.inContext = false
       this.write(change)
       return true
@@ -509,7 +504,7 @@ class Session {
     if (!this.open) return
     this.judged = null
     const { start_s, end_s, atCut = {} } = moment
-    this.open = { ...this.open, start_s, end_s, from_s: peakOf(moment), atCut }
+    this.open = { ...this.open, start_s, end_s, from_s: peakOf(moment), atCut, isOfBin: false }
     this.inContext = false
     this.write('new')
   }
@@ -591,14 +586,16 @@ class Session {
   write(change: Change): void {
     const entry = history.state as Entry | null
     const isDraft = entry?.isDraft ?? false
-    const picture = this.picture && pictureId(this.picture)
+    const now = { picture: this.picture && pictureId(this.picture), isOfBin: this.open?.isOfBin ?? false }
     const address = this.#address()
-    if (change === 'new' && isDraft) history.replaceState({ ...entry, isDraft: false }, '')
-    if (address !== location.pathname + location.search || picture !== (entry?.picture ?? null)) {
-      if (change === 'small' || (change !== 'new' && isDraft)) history.replaceState({ isDraft, picture }, '', address)
-      else history.pushState({ isDraft: change === 'typed', picture }, '', address)
+    const isFinal = change === 'new' || change === 'submitted'
+    const isSame = address === location.pathname + location.search && now.picture === (entry?.picture ?? null)
+    if (isSame || change === 'small' || (change !== 'new' && isDraft)) {
+      history.replaceState({ isDraft: isDraft && !isFinal, ...now }, '', address)
+      return
     }
-    if (change === 'submitted') history.replaceState({ isDraft: false, picture }, '')
+    if (isDraft) history.replaceState({ ...entry, isDraft: false }, '')
+    history.pushState({ isDraft: change === 'typed', ...now }, '', address)
   }
   #address(): string {
     const parameters = new URLSearchParams()
@@ -654,7 +651,7 @@ class Session {
       const { video, duration_s } = (this.viewed = await api.detail(id))
       const [start, end] = [Math.max(0, start_s), Math.min(duration_s, end_s)]
       const span = start < end ? { start_s: start, end_s: end } : { start_s: 0, end_s: duration_s } // invalid times: the whole video
-      if (!hasLeft()) this.open = { video_id: id, video, duration_s, ...span, from_s: span.start_s, atCut: {}, sentence: this.sentence, isRestored: true }
+      if (!hasLeft()) this.open = { video_id: id, video, duration_s, ...span, from_s: span.start_s, atCut: {}, sentence: this.sentence, isOfBin: (history.state as Entry | null)?.isOfBin ?? false }
     } catch (error) {
       if (hasLeft()) return
       if (error instanceof api.Refusal && [404, 422].includes(error.status)) {
@@ -662,7 +659,9 @@ class Session {
         return
       }
       this.problem = String((error as Error).message)
-      if (!(error instanceof api.Unreachable) || !(await this.#untilReachable(hasLeft))) return
+      if (!(error instanceof api.Unreachable)) return
+      await connection.returns()
+      if (hasLeft()) return
       if (!this.hasQuery) this.problem = ''
       await this.#reopen(id, start_s, end_s)
     }

@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import * as api from '../src/api'
+import { isReachable } from '../src/connection.svelte'
 
 afterEach(() => vi.unstubAllGlobals())
 
@@ -38,12 +39,12 @@ describe('search', () => {
   it('raises Refusal with the status', async () => {
     vi.stubGlobal('fetch', async () => new Response('{"detail": "no such video"}', { status: 404 }))
     await expect(api.detail('x')).rejects.toMatchObject({ status: 404, message: 'no such video' })
-    expect(await api.isReachable()).toBe(true)
+    expect(await isReachable()).toBe(true)
   })
   it('raises Unreachable when nothing answers', async () => {
     vi.stubGlobal('fetch', async () => Promise.reject(new TypeError('failed')))
     await expect(api.facts()).rejects.toThrow(api.Unreachable)
-    expect(await api.isReachable()).toBe(false)
+    expect(await isReachable()).toBe(false)
   })
 })
 

@@ -61,6 +61,64 @@ beforeEach(async () => {
 })
 const settle = (ms = 0) => vi.advanceTimersByTimeAsync(ms)
 
+describe('a change by another page', () => {
+  const shown = () => bins.moments.map((one) => one.start_s)
+  it('is shown when the bins are read again', async () => {
+    await bins.load()
+    bins.add(moment(1))
+    await settle()
+    bin('a', 'A', [moment(5)])
+    await bins.load()
+    expect(shown()).toEqual([5])
+    bins.undo()
+    await settle()
+    expect(starts()).toEqual({ A: [5], B: [10] })
+  })
+  it('does not replace a change that is not stored', async () => {
+    await bins.load()
+    isDown = true
+    bins.add(moment(1))
+    await settle()
+    bin('a', 'A', [moment(0), moment(5)])
+    isDown = false
+    await bins.load()
+    expect(shown()).toEqual([0, 1])
+    await settle(3000)
+    expect(starts()).toEqual({ A: [0, 1, 5], B: [10] })
+  })
+  it('that deletes the open bin can be undone', async () => {
+    await bins.load()
+    server.delete('a')
+    await bins.load()
+    expect(bins.bin.name).toBe('B')
+    bins.undo()
+    await settle()
+    expect(starts()).toEqual({ A: [0], B: [10] })
+  })
+  it('leaves a bin that is not stored yet alone', async () => {
+    await bins.load()
+    bins.create()
+    await bins.load()
+    expect(bins.bin.name).toBe('Bin')
+  })
+  it('of another moment is kept beside the own change', async () => {
+    bin('a', 'A', [moment(0), moment(2), moment(4)])
+    await bins.load()
+    const { moments } = server.get('a')!
+    bin('a', 'A', [moments[0], { ...moments[1], note: 'theirs' }, moments[2]])
+    bins.note(2, 'mine')
+    await settle()
+    expect(server.get('a')!.moments.map(({ note }) => note)).toEqual(['', 'theirs', 'mine'])
+    bin('a', 'A', server.get('a')!.moments.map((one) => ({ ...one, note: 'theirs' })))
+    bins.note(2, 'mine again')
+    await settle()
+    expect(server.get('a')!.moments.map(({ note }) => note)).toEqual(['theirs', 'theirs', 'theirs'])
+    bins.undo()
+    await settle()
+    expect(server.get('a')!.moments.map(({ note }) => note)).toEqual(['', 'theirs', 'mine again'])
+  })
+})
+
 describe('a change that is not stored yet', () => {
   it('is stored when another bin is begun while the service is down', async () => {
     await bins.load()
