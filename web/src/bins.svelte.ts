@@ -18,8 +18,8 @@ interface Trim { video_id: string; before: Edited; after: Edited }
 interface Details { before?: BinMoment[]; trim?: Trim; isQuiet?: boolean }
 /** `key` names the bin in this page, also before it is stored and while it is deleted. No id: not stored yet. */
 interface Bin { key: string; bin_id: string; name: string; moments: BinMoment[] }
-/** A bin that is not stored, the stored version that it changes, and the contents that were sent without an answer. */
-interface Unsaved { bin: Bin; base: BinJson | null; tried: string[] }
+/** A bin that is not stored, the stored version that it changes, the contents that were sent without an answer, and its library. */
+interface Unsaved { bin: Bin; base: BinJson | null; tried: string[]; library: string }
 const FIRST = 'new 0' // key of the bin that is shown until the bins are read
 
 const OPEN = 'untrimmed-bin' // id of the open bin
@@ -50,6 +50,7 @@ class Bins {
   #sent: Bin | null = null // the bin that is being stored
   #tried = new Map<string, string[]>() // contents that were sent without an answer, by key: the service may have stored them
   #left = stored<Unsaved[]>(UNSAVED, [], 'sessionStorage') // bins that the previous page of this tab could not store
+  #ofOthers: Unsaved[] = [] // bins of other libraries, which were served at the same address
   #save: Promise<void> = Promise.resolve() // the save that runs, or the last one
 
   get moments(): BinMoment[] {
@@ -114,19 +115,24 @@ class Bins {
     if (this.#sent && !waiting.has(this.#sent.key)) waiting.set(this.#sent.key, this.#sent)
     const own = [...waiting.values()].map((bin) => {
       const base = this.#stored.get(this.#ids.get(bin.key) ?? '') ?? null
-      return { bin: $state.snapshot(bin), base, tried: this.#tried.get(bin.key) ?? [] }
+      return { bin: $state.snapshot(bin), base, tried: this.#tried.get(bin.key) ?? [], library: session.libraryAddress }
     })
-    remember(UNSAVED, JSON.stringify([...this.#left, ...own]), 'sessionStorage')
+    remember(UNSAVED, JSON.stringify([...this.#left, ...this.#ofOthers, ...own]), 'sessionStorage')
   }
   /** Store the bins that the previous page of this tab could not store. */
   async #recover(): Promise<void> {
+    if (!this.#left.length) return
     const waiting: Unsaved[] = []
-    for (const { bin, base, tried } of this.#left) {
+    const { library } = await api.facts()
+    const isOfOther = (one: Unsaved) => !!one.library && one.library !== library
+    this.#ofOthers = this.#left.filter(isOfOther)
+    for (const one of this.#left.filter((left) => !isOfOther(left))) {
+      const { bin, base, tried } = one
       const known = this.all.find((other) => (bin.bin_id ? other.bin_id === bin.bin_id : other.name === bin.name))
       const now = known && (await api.bin(known.bin_id))
       if (now && contentOf(now) === contentOf(bin)) continue // it was stored
       const isOwn = now && tried.includes(contentOf(now))
-      waiting.push(isOwn ? { bin: { ...bin, bin_id: now.bin_id }, base: now, tried: [] } : { bin, base, tried })
+      waiting.push(isOwn ? { ...one, bin: { ...bin, bin_id: now.bin_id }, base: now, tried: [] } : one)
     }
     for (const { bin, base, tried } of waiting) {
       const key = `recovered ${this.#numNew++}`

@@ -84,7 +84,7 @@ class Session {
   isLoaded = $state(false) // whether `numVideos` is known
   #numExtra = 0 // hits beyond the limit that were requested with `more`
   rowStep: ((by: number) => { hit: number; moment: number } | undefined) | null = null // the moment in the row above or below; set by the list of results
-  libraryPath = $state('LIBRARY') // quoted for a shell
+  libraryAddress = $state('') // '' if it is unknown
   open = $state<Open | null>(null)
   viewed = $state.raw<VideoDetail | null>(null) // the video of the last moment that was opened from the bin or the address
   snapped = Promise.resolve() // fulfilled once the edges of the open moment are at the exact cuts
@@ -136,6 +136,11 @@ class Session {
   /** Whether the library's encoder measures confidence. */
   get hasConfidence(): boolean {
     return this.minConfidence > 0 || this.hits.some((hit) => hit.confidence != null)
+  }
+  /** The address of the library, quoted for a shell. */
+  get libraryPath(): string {
+    const address = this.libraryAddress || 'LIBRARY'
+    return /^[\w./:@%+,-]+$/.test(address) ? address : `'${address.replaceAll("'", "'\\''")}'`
   }
   get sentence(): string {
     return this.text.trim()
@@ -424,7 +429,7 @@ class Session {
   async #loadFacts(): Promise<void> {
     const { library, modes } = await api.facts()
     this.libraryModes = modes
-    this.libraryPath = /^[\w./:@%+,-]+$/.test(library) ? library : `'${library.replaceAll("'", "'\\''")}'`
+    this.libraryAddress = library
   }
   /** Reload the library and retry what failed without the new videos. */
   async reload(): Promise<void> {

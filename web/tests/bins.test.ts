@@ -8,6 +8,7 @@ let kept: Map<string, string> // local storage
 let isDown: boolean
 let held: (() => void)[] | null // requests that wait, if they do
 let numCreated: number
+let library: string
 let bins: (typeof import('../src/bins.svelte'))['bins']
 
 function bin(bin_id: string, name: string, moments: object[]): BinJson {
@@ -21,6 +22,7 @@ async function answer(path: string, init?: RequestInit): Promise<Response> {
   const { method = 'GET', body } = init ?? {}
   if (isDown) throw new TypeError('refused')
   if (held && method !== 'GET') await new Promise<void>((resolve) => held!.push(resolve))
+  if (path === '/api/facts') return Response.json({ library, modes: [] })
   const id = /^\/api\/bins\/([^?]+)/.exec(path)?.[1]
   const sent = body ? JSON.parse(String(body)) : {}
   const isTaken = [...server.values()].some((other) => other.name === sent.name && other.bin_id !== id)
@@ -43,7 +45,7 @@ beforeEach(async () => {
   vi.useFakeTimers()
   server = new Map()
   kept = new Map()
-  ;[isDown, held, numCreated] = [false, null, 0]
+  ;[isDown, held, numCreated, library] = [false, null, 0, 'here']
   vi.stubGlobal('window', globalThis)
   vi.stubGlobal('location', { pathname: '/', search: '' })
   vi.stubGlobal('history', { state: null, pushState: () => {}, replaceState: () => {} })
@@ -243,6 +245,20 @@ describe('a page that is closed before all is stored', () => {
       bins.keepUnsaved()
     }
     expect(bins.isUnsaved).toBe(true)
+    await reopened()
+    expect(server.get('a')!.moments[0].note).toBe('waves')
+  })
+  it('keeps them for its own library', async () => {
+    await bins.load()
+    const { session } = await import('../src/session.svelte')
+    session.libraryAddress = 'here'
+    isDown = true
+    bins.note(0, 'waves')
+    await settle()
+    library = 'elsewhere'
+    await reopened()
+    expect(server.get('a')!.moments[0].note).toBe('')
+    library = 'here'
     await reopened()
     expect(server.get('a')!.moments[0].note).toBe('waves')
   })
