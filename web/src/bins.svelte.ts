@@ -127,7 +127,7 @@ class Bins {
     const isOfOther = (one: Unsaved) => !!one.library && one.library !== library
     this.#ofOthers = this.#left.filter(isOfOther)
     for (const one of this.#left.filter((left) => !isOfOther(left))) {
-      const { bin, base, tried } = one
+      const { bin, tried } = one
       const known = this.all.find((other) => (bin.bin_id ? other.bin_id === bin.bin_id : other.name === bin.name))
       const now = known && (await api.bin(known.bin_id))
       if (now && contentOf(now) === contentOf(bin)) continue // it was stored
