@@ -52,6 +52,7 @@ _DIGESTS = ("record_digest", "vectors_digest")
 _ARRAYS = ("times_s", "frames")
 _OLD_COLUMNS = [*(name for name in _RECORD_COLUMNS if name not in _UNKNOWN), *_ARRAYS, "encoded", *_DIGESTS]
 _COLUMNS = [*_OLD_COLUMNS, *_UNKNOWN]
+_VIDEOS_AT_A_TIME = 16  # whose vectors are in memory
 
 
 def new_video_id() -> str:
@@ -169,18 +170,13 @@ class VideoIndex(LanceTable):
         table = self._open_table()
         if table is None:
             return
-        for start in range(0, len(video_ids), 64):
-            batches: Iterator[pa.RecordBatch] | None = None
-            while True:
-                with self._guarded("read"):  # only for reading, not for the caller's work on the videos
-                    if batches is None:
-                        filter = _where_ids(video_ids[start : start + 64])
-                        batches = iter(table.to_batches(filter=filter, batch_size=16))
-                    batch = next(batches, None)
-                    videos = [] if batch is None else list(_stored(batch))
-                if batch is None:
-                    break
-                yield from videos
+        with self._guarded("read"):
+            places = _places(table, video_ids)
+        for start in range(0, len(places), _VIDEOS_AT_A_TIME):
+            with self._guarded("read"):  # only for reading, not for the caller's work on the videos
+                rows = table.take(places[start : start + _VIDEOS_AT_A_TIME])
+                videos = [video for batch in rows.to_batches() for video in _stored(batch)]
+            yield from videos
 
     def damaged(self) -> list[VideoRecord]:
         """Return the videos with a damaged record or damaged vectors. This reads the whole table."""
@@ -188,7 +184,7 @@ class VideoIndex(LanceTable):
         if table is None:
             return []
         with self._guarded("read"):
-            batches = table.to_batches(batch_size=16)
+            batches = table.to_batches(batch_size=_VIDEOS_AT_A_TIME)
             return [record for batch in batches for record, _, damage in _rows_with_damage(batch) if damage]
 
     # -- writing: each call is one atomic commit
@@ -259,6 +255,15 @@ class VideoIndex(LanceTable):
             with self._guarded("written to"):
                 table.add_columns(_UNKNOWN)
         return table
+
+
+def _places(table: lance.LanceDataset, video_ids: Sequence[str]) -> pa.Array:
+    """Return the places of these videos in the table. A filter would read the ids of all videos again for each part."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    ids = table.to_table(columns=["video_id"])["video_id"]
+    return pc.indices_nonzero(pc.is_valid(pc.index_in(ids, value_set=pa.array(video_ids, ids.type))))
 
 
 def _where_ids(video_ids: Sequence[str]) -> str:
