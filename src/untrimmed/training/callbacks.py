@@ -7,7 +7,6 @@ If a callback has the methods `state_dict` and `load_state_dict`, its state is s
 interrupted run continues.
 """
 
-import inspect
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +18,7 @@ from untrimmed.config import reference_of
 from untrimmed.errors import ConfigError, one_line
 from untrimmed.models.base import RetrievalModel
 from untrimmed.running.run import RunConfig
-from untrimmed.training.choices import choose
+from untrimmed.training.choices import choose, require_one_parameter
 from untrimmed.training.loggers import TensorBoard, WandB
 from untrimmed.training.state import Stateful
 
@@ -100,18 +99,8 @@ def _opened(callback: Callback | str) -> Callback:
         except TypeError as error:
             advice = "give its arguments defaults, or pass an object from Python"
             raise ConfigError(f"callback {chosen.__name__}: {one_line(error)}; {advice}") from error
-    _require_callable(chosen)
+    require_one_parameter("callback", chosen, "the progress")
     return chosen
-
-
-def _require_callable(callback: Callback) -> None:
-    try:
-        inspect.signature(callback).bind(None)
-    except TypeError as error:
-        message = f"callback cannot be called with one argument, the progress ({error})"
-        raise ConfigError(f"{message}; correct its parameters") from None
-    except ValueError:  # functions written in C can lack a signature
-        return
 
 
 def wants_stop(callbacks: Sequence[Callback], progress: TrainingProgress) -> bool:

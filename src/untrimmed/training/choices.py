@@ -71,6 +71,17 @@ def is_required(parameter: inspect.Parameter) -> bool:
     return is_positional and parameter.default is parameter.empty
 
 
+def require_one_parameter(setting: str, function: Callable[..., Any], argument: str) -> None:
+    """Raise a ConfigError if a function cannot be called with one argument. `argument` describes it in the message."""
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError as error:
+        message = f"{setting} cannot be called with one argument, {argument} ({error})"
+        raise ConfigError(f"{message}; correct its parameters") from None
+    except ValueError:  # functions written in C can lack a signature
+        return
+
+
 def classes_of(module: Any, base: type, without: Iterable[str] = ()) -> dict[str, Callable[..., Any]]:
     """Return the public classes of a module that inherit from `base`, by name."""
     classes = {name: value for name, value in vars(module).items() if isinstance(value, type) and name[0] != "_"}

@@ -152,7 +152,10 @@ class TrainingLoop:
         return explaining_memory(self.fabric.device, f"lower {values}{new_folder}")
 
     def _rehearse(self) -> None:
-        """Compute the losses of two items and score a validation batch, to find mistakes before any file is written."""
+        """Compute the losses of two items and score a validation batch, to find mistakes before any file is written.
+
+        A metric function is called with the whole validation split, because it may fail or return nan for a part of it.
+        """
         selects_by = self.config.train.selects_by
         needs_moments = selects_by in EVENT_METRICS
         if needs_moments and (reason := why_no_events(self.val_set)):
@@ -165,6 +168,8 @@ class TrainingLoop:
         rehearse_step(self.model, batch, self.config.weights, self.encode, how_to_check=advice)
         with self._explaining_memory("eval_video_batch", "eval_query_batch"):
             rehearse_validation(self._opened(), self.fabric.device, needs_moments=needs_moments)
+            if self.metric is not None:
+                self._figures()
 
     def _opened(self) -> OpenedModel:
         model = self._validated_model()
