@@ -165,7 +165,11 @@ def trust(plugins: Iterable[PluginModule]) -> None:
         try:
             write_whole(file, json.dumps(plain(extended.values()), indent=1))
         except OSError as error:
-            logger.warning("%s: cannot be written (%s); name modules with --import each time", file, error.strerror)
+            logger.warning(
+                "%s: cannot be written (%s); name modules with --import (in Python: import_module) each time",
+                file,
+                error.strerror,
+            )
 
 
 class _RefusedError(ConfigError):

@@ -324,7 +324,7 @@ def test_an_authors_checkpoint_becomes_a_model_that_is_evaluated(trained, capsys
     )
     evaluate_run(out, Opening(data="tvr", root=root), output="json")
     assert json.loads(capsys.readouterr().out)["title"] == "gmmformer_v2 on tvr, test"
-    with refused(ConfigError, "--data", "--root"):
+    with refused(ConfigError, "(data)", "(root)"):
         evaluate_run(out)
 
 

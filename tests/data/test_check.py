@@ -146,7 +146,7 @@ def drop_half_the_teacher(root):
         (train_on_the_test, ("train", "test", "'video00003'")),
         (spoil_the_words, ("roberta_toy_query_feat.hdf5", "HDF5")),
         (drop_a_split, ("val",)),
-        (drop_the_frames, ("toy", "shape.txt", "--root")),
+        (drop_the_frames, ("toy", "shape.txt", "(root)")),
         (drop_half_the_teacher, ("clip_ViT_B_32_toy_query_feat.hdf5", "dl_dkd")),
     ],
 )

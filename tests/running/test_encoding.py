@@ -40,7 +40,7 @@ def test_encoders_are_compiled_once_for_all_batch_sizes_with_equal_gradients(met
     [("g++", "RuntimeError"), ("Triton", "TritonMissing")],
 )
 def test_a_missing_compiler_is_refused_with_advice(missing, name):
-    with refused(ConfigError, "torch.compile", "cpu", name, "--compile"):
+    with refused(ConfigError, "torch.compile", "cpu", name, "(compile)"):
         in_a_process(compile_without_compiler, missing)
 
 

@@ -32,7 +32,7 @@ def contents(folder):
         (["last.safetensors"], CheckpointError, ("metrics.jsonl", "2", "last.safetensors")),
         (["model.safetensors"], CheckpointError, ("model.safetensors",)),
         (["config.json"], CheckpointError, ("config.json",)),
-        (["config.yaml"], ConfigError, ("--out",)),
+        (["config.yaml"], ConfigError, ("(out)",)),
         (["config.yaml", "config.json"], ConfigError, ("last.safetensors", "config.yaml")),
     ],
 )

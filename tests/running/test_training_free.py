@@ -150,7 +150,7 @@ def test_a_frame_of_zeros_is_refused():
     [
         (
             {},
-            ("--data", "--root"),
+            ("(data)", "(root)"),
         ),
         ({"changed": {"model.gamma": 1}}, ("'gamma'",)),
         ({"changed": {"train.epochs": 1}}, ("'train.epochs'", "tf_prvr")),

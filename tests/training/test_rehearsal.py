@@ -76,7 +76,7 @@ def test_a_crash_after_the_first_epoch_keeps_the_run(begin, tmp_path, monkeypatc
     with pytest.raises(ZeroDivisionError) as caught:
         begin(callback=stop)
     require_named(caught.value.__notes__[-1], "stop", "'training'", "continue")
-    with refused(ConfigError, "train.learning_rate", "--out"):
+    with refused(ConfigError, "train.learning_rate", "(out)"):
         begin(**{"train.learning_rate": 1e-3})
     assert begin().is_finished
 

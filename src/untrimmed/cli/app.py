@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from untrimmed import __version__
-from untrimmed.cli.console import USAGE
+from untrimmed.cli.console import USAGE, with_options
 from untrimmed.cli.desktop import has_desktop
 from untrimmed.errors import UntrimmedError, missing_package
 
@@ -219,7 +219,7 @@ def _requested_command() -> str | None:
 
 
 def _end(reason: str) -> None:
-    typer.echo(f"untrimmed: {reason}", err=True)
+    typer.echo(f"untrimmed: {with_options(reason)}", err=True)
     sys.exit(USAGE)
 
 

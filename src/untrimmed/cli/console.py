@@ -12,6 +12,8 @@ from rich.text import Text
 from untrimmed.errors import ConfigError
 
 NOTHING_FOUND, USAGE, SOME_FAILED = 1, 2, 3  # exit codes of all commands
+# Python arguments that messages name, and that are options of commands
+_ARGUMENTS = r"\((compile|data|device|out|root|split|video_features)\)"
 
 # Print text verbatim: rich would interpret [brackets] and :colons: in file names as markup and emoji.
 _VERBATIM: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False, "soft_wrap": True}
@@ -42,6 +44,15 @@ def print_json(document: Any, *, indent: int | None = 2) -> None:
     except UnicodeEncodeError:
         text = json.dumps(document, default=str, indent=indent)
     typer.echo(text)
+
+
+def with_options(message: str) -> str:
+    """Return an error message in which options replace the arguments of Python functions in parentheses.
+
+    >>> with_options("choose another folder (out)")
+    'choose another folder (--out)'
+    """
+    return re.sub(_ARGUMENTS, lambda match: f"(--{match[1].replace('_', '-')})", message)
 
 
 def clock(time_s: float) -> str:

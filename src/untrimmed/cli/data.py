@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from untrimmed.cli.bars import counting
-from untrimmed.cli.console import USAGE, print_json, progress_console, result_console
+from untrimmed.cli.console import USAGE, print_json, progress_console, result_console, with_options
 from untrimmed.cli.options import FeaturesOption, ImportOption, JsonOption, RootOption
 from untrimmed.config import build, parse_overrides
 from untrimmed.data.archives import list_archives
@@ -205,10 +205,10 @@ def check_command(
     with counting("checking") as progress:
         problems = check_dataset(name, root, values=not quick, video_features=video_features, progress=progress)
     if as_json:
-        print_json({"problems": problems})
+        print_json({"problems": [with_options(problem) for problem in problems]})
         raise typer.Exit(USAGE if problems else 0)
     for problem in problems:
-        result_console.print(problem)
+        result_console.print(with_options(problem))
     if problems:
         progress_console.print(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}")
         raise typer.Exit(USAGE)

@@ -48,7 +48,9 @@ class Layout:
             return find_benchmark(self.name) or find_benchmark(self.prefix)
         name = self.benchmark_note.read_text(encoding="utf-8", errors="replace").strip()
         if (benchmark := find_benchmark(name)) is None:
-            step = "prepare the data set again, or --import the file that registers it"
+            step = (
+                "prepare the data set again, or add --import with the file that registers it (in Python: import_module)"
+            )
             raise FeatureError(f"{self.benchmark_note}: {name!r}, expected the name of a benchmark; {step}")
         return benchmark
 
@@ -58,7 +60,7 @@ class Layout:
 
         If `benchmark` is None, the benchmark is guessed from the beginning of the folder's name (`tvr_clip` is TVR).
         """
-        check = "check its name and --root, or"
+        check = "check its name and folder (root), or"
         benchmark = self.benchmark or find_benchmark(self.name.partition("_")[0])
         if benchmark is None:
             return f"{check} write {self.folder / 'captions.jsonl'} (docs/data.md)"
@@ -163,7 +165,9 @@ class Layout:
         by_name = self.frame_sources()
         if not by_name:
             expected = f"FeatureData/<name>/{{shape.txt or {' or '.join(FRAME_FILES)}}} or {self.prefix}_<name>.hdf5"
-            raise FeatureError(f"{self.folder}: no frame features, expected {expected}; extract them or fix --root")
+            raise FeatureError(
+                f"{self.folder}: no frame features, expected {expected}; extract them or fix the folder (root)"
+            )
         if video_features is not None:
             if video_features not in by_name:
                 raise UnknownNameError(
@@ -173,7 +177,5 @@ class Layout:
         if self.benchmark is not None and self.benchmark.video_features in by_name:
             return by_name[self.benchmark.video_features]
         if len(by_name) > 1:
-            raise ConfigError(
-                f"{self.folder}: frame features {', '.join(by_name)}; choose one with video_features (--video-features)"
-            )
+            raise ConfigError(f"{self.folder}: frame features {', '.join(by_name)}; choose one (video_features)")
         return next(iter(by_name.values()))

@@ -286,7 +286,7 @@ def _open_frames(layout: Layout, path: Path) -> VectorSource:
 
 def _existing(path: Path, what: str) -> Path:
     if not path.is_file():
-        raise FeatureError(f"{path}: no such file, expected {what}; extract them or fix --root")
+        raise FeatureError(f"{path}: no such file, expected {what}; extract them or fix the folder (root)")
     return path
 
 

@@ -126,7 +126,7 @@ def attachment_class(name: str) -> type[Attachment]:
 def _unknown(kind: str, name: str, known: list[str]) -> UnknownNameError:
     error = UnknownNameError.among(kind, name, known)
     if not imported():
-        return UnknownNameError(f"{error}; for your own {kind}, add --import FILE.py")
+        return UnknownNameError(f"{error}; for your own {kind}, add --import FILE.py (in Python: import_module)")
     used = [f"{cls.__module__}." for cls in (*METHODS.values(), *ATTACHMENTS.values())]
     for plugin in imported():
         if not any(module.startswith(f"{plugin.name}.") for module in used):

@@ -153,10 +153,10 @@ def _dataset_of(method: ModelName, file: Path, checkpoint: Checkpoint) -> str:
         expected = ", ".join(f"{data} {words}/{frames}" for data, (words, frames) in widths.items())
         raise CheckpointError(
             f"{file}: no tensor has the widths of a {method} preset (words/frames: {expected}); check the method, "
-            "or use --data to choose the data set whose settings the file has"
+            "or choose the data set whose settings the file has (data)"
         )
     if len(fitting) > 1:
-        raise ConfigError(f"{file}: fits the presets {' and '.join(fitting)}; choose its data set with --data")
+        raise ConfigError(f"{file}: fits the presets {' and '.join(fitting)}; choose its data set (data)")
     return fitting[0]
 
 

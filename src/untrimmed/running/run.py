@@ -121,7 +121,7 @@ def open_run(folder: Path | str) -> Run:
     """
     folder = Path(folder)
     if not is_run(folder):
-        raise CheckpointError(f"{folder}: no {CONFIG} in it; give the folder of a run (untrimmed train --out)")
+        raise CheckpointError(f"{folder}: no {CONFIG} in it; give the folder of a run")
     try:
         lines = (folder / METRICS).read_text(encoding="utf-8").splitlines() if (folder / METRICS).exists() else []
         history = [json.loads(line) for line in lines]
@@ -168,7 +168,7 @@ def require_same(folder: Path, config: RunConfig) -> None:
         if new.get(key) != stored.get(key):
             raise ConfigError(
                 f"{folder}: contains a run with {key} = {stored.get(key)}, expected {new.get(key)}; choose another "
-                f"--out, or {advice}"
+                f"folder (out), or {advice}"
             )
 
 
@@ -203,7 +203,7 @@ def require_best_model(folder: Path) -> None:
     if missing:
         raise CheckpointError(
             f"{folder}: the best epoch is incomplete, because {' and '.join(missing)} is missing; restore it, "
-            "or choose another --out to start again"
+            "or choose another folder (out) to start again"
         )
     load_model(folder)
 
@@ -218,7 +218,7 @@ def require_beginning(folder: Path) -> None:
     if epochs > 1:
         raise CheckpointError(
             f"{folder}: {METRICS} has {epochs} epochs, but {LAST}, from which to continue, is missing; restore the "
-            "file, or choose another --out to start again"
+            "file, or choose another folder (out) to start again"
         )
 
 

@@ -148,7 +148,7 @@ class TrainingLoop:
     def _explaining_memory(self, *settings: str) -> AbstractContextManager[None]:
         """Return a context in which the message of an out-of-memory error names the settings to reduce."""
         values = " or ".join(f"train.{name} (now {getattr(self.config.train, name)})" for name in settings)
-        new_folder = " and choose another --out" if (self.folder / LAST).is_file() else ""
+        new_folder = " and choose another folder (out)" if (self.folder / LAST).is_file() else ""
         return explaining_memory(self.fabric.device, f"lower {values}{new_folder}")
 
     def _rehearse(self) -> None:
@@ -256,7 +256,7 @@ class TrainingLoop:
 
     def _give_up(self, problem: str, step: int) -> NoReturn:
         """Raise a ConfigError with advice about values that are not finite."""
-        new_folder = ", with another --out" if (self.folder / LAST).is_file() else ""
+        new_folder = ", in another folder (out)" if (self.folder / LAST).is_file() else ""
         raise ConfigError(
             f"{self.folder}: {problem} in epoch {self.state.epoch + 1}, step {step}; lower train.learning_rate (now "
             f"{self.config.train.learning_rate:g}){new_folder}, or {self.config.data.how_to_check}"

@@ -182,7 +182,9 @@ def load_state(path: Path, parts: SavedParts) -> TrainingState:
         parts.load(tensors)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError, pickle.PickleError) as error:
         problem = one_line(error)
-        raise CheckpointError(f"{path}: cannot be read ({problem}); choose another --out to start again") from error
+        raise CheckpointError(
+            f"{path}: cannot be read ({problem}); choose another folder (out) to start again"
+        ) from error
     return state
 
 

@@ -212,11 +212,11 @@ def _with_initial_digest(folder: Path, config: RunConfig, initial: RetrievalMode
         require_same(folder, config)
         logger.info("%s: continuing", folder)
     elif is_model(folder):
-        raise ConfigError(f"{folder}: contains a model without a run; choose another --out")
+        raise ConfigError(f"{folder}: contains a model without a run; choose another folder (out)")
     elif (folder / LAST).is_file():
-        raise ConfigError(f"{folder}: contains {LAST} but not {CONFIG} of its run; choose another --out")
+        raise ConfigError(f"{folder}: contains {LAST} but not {CONFIG} of its run; choose another folder (out)")
     elif folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder}: is a file, expected a folder; choose another --out")
+        raise ConfigError(f"{folder}: is a file, expected a folder; choose another folder (out)")
     if initial is not None:
         digests[folder.resolve()] = first
     return config

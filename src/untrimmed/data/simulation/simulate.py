@@ -64,7 +64,7 @@ def simulate(
     settings = settings or SimulationSettings()
     target = Layout.at(Path(out), data_set or name)
     if target.folder.exists():
-        raise ConfigError(f"{target.folder} already exists; choose another --out or remove it first")
+        raise ConfigError(f"{target.folder} already exists; choose another folder (out) or remove it first")
     if teacher and layout == "plain":
         raise ConfigError("the plain layout has no files for a teacher; choose the layout field or omit the teacher")
     if num_videos < len(SPLITS):
@@ -94,7 +94,7 @@ def simulate(
             (temporary / SETTINGS).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         what = f"{target.folder}: cannot be written ({error})"
-        raise FeatureError(f"{what}; free space or choose another --out") from error
+        raise FeatureError(f"{what}; free space or choose another folder (out)") from error
     return Simulated(
         videos={split: len(videos_of(captions)) for split, captions in splits.items()},
         captions={split: len(captions) for split, captions in splits.items()},
