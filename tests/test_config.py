@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 
 from tests.refusals import refused
-from untrimmed.config import Checked, build, checked, override, parse_overrides, read_yaml, to_plain, with_dotted_keys
+from untrimmed.config import (
+    Checked,
+    build,
+    checked,
+    override,
+    parse_overrides,
+    read_yaml,
+    require_sections,
+    to_plain,
+    with_dotted_keys,
+)
 from untrimmed.errors import ConfigError
 
 
@@ -152,3 +162,11 @@ def test_settings_are_checked_in_every_subclass():
 def test_a_setting_in_both_forms_is_refused():
     with refused(ConfigError, "train.epochs", "4", "3"):
         with_dotted_keys({"train": {"epochs": 4}, "train.epochs": 3})
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"), [("train.", "train.KEY"), ("train..epochs", "train.KEY"), (".epochs", "SECTION.KEY")]
+)
+def test_a_setting_with_an_empty_name_is_refused(key, expected):
+    with refused(ConfigError, f"{key!r}", expected):
+        require_sections([key])

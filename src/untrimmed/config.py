@@ -345,8 +345,8 @@ def require_sections(
     `known` returns the known keys of each section. It is called only for an error. `form` is how the user writes a
     section and a key.
 
-    Raises: ConfigError for a key without a section, or with an unknown one. For a key without a section, the message
-        names the sections that have this key.
+    Raises: ConfigError for a key with an empty part, without a section, or with an unknown one. For a key without a
+        section, the message names the sections that have this key.
 
     >>> require_sections(["train.epochs", "epochs"], lambda: {"train": ["epochs"]})
     Traceback (most recent call last):
@@ -355,6 +355,9 @@ def require_sections(
     """
     for key in keys:
         first, _, rest = key.partition(".")
+        if "" in key.split("."):
+            advice = form.format(first if first in SECTIONS else "SECTION", "KEY")
+            raise ConfigError(f"setting {key!r} has an empty part; write {advice} (sections: {', '.join(SECTIONS)})")
         if rest and first in SECTIONS:
             continue
         if rest:

@@ -67,6 +67,8 @@ SENSELESS = [
     ("ms_sl+gmmformer", ConfigError, ("gmmformer",)),
     ("ms_sl+ral+ral", ConfigError, ("'ral'",)),
     ("ms_sl+", ConfigError, ("ms_sl+",)),
+    ("ms_sl+ral,train.epochs=3", ConfigError, ("ms_sl+ral train.epochs=3",)),
+    ("ms_sl+x=3", ConfigError, ("ms_sl x=3",)),
     ("ms_sl+matchin", UnknownNameError, ("'matchin'",)),
     ("ms_sl+rall", UnknownNameError, ("'ral'",)),
     ("ms_sll+ral", UnknownNameError, ("'ms_sll'", "'ms_sl'")),

@@ -28,6 +28,13 @@ class ModelName:
         if isinstance(name, ModelName):
             return name
         if "=" in name:
+            key = name.partition("=")[0]
+            end = max(key.rfind("+"), key.rfind(","))
+            if end > 0:
+                raise ConfigError(
+                    f"model {name!r} contains a setting, expected METHOD+ATTACHMENT; write the setting separately: "
+                    f"{name[:end]} {name[end + 1 :]}"
+                )
             raise ConfigError(f"{name} is a setting, not a method; put METHOD first, for instance: ms_sl {name}")
         method, *attached = (part.strip() for part in name.split("+"))
         attached = [SHORT_NAMES.get(part, part) for part in attached]
