@@ -12,8 +12,7 @@ and the setting that changes the choice:
   are the features V without a linear map, and there is no output map. Prototypes are therefore "mixtures of multiple
   video segments" (section 4.1) and have the scale of clips, which InfoNCE of dot products needs. There is no residual,
   because the generator is "only the cross-attention" (section 3.2). Softmax is over the sequence, because Eq. 7 needs
-  shares that sum to 1. There is one head. With four heads, each head attends to a different moment, and SumR is 141.9
-  instead of 212.1.
+  shares that sum to 1. There is one head, because each of several heads would attend to a different moment.
 - All iterations share their weights, because the paper counts iterations, not layers. From the second iteration on, the
   query is query(LN(P(k-1)) + P). With P(k-1) alone, as in Eq. 1, the prototypes of a video become similar, because all
   of them are mixtures of the same frames. With K = 1, our formula is exactly Eq. 1.
@@ -45,11 +44,8 @@ after 750 steps of 16 videos with the retrieval losses alone, learning rate 3e-4
     K = 3     0.87      0.69         0.19           0.97      0.91         0.74     174.7
     K = 6     0.83      0.68         0.18           0.97      0.92         0.75     172.2
 
-Models with one iteration learn best. (Another run with K = 1 has 212.1.) With Eq. 1 exactly as printed, SumR is 126.1
-for K = 3 and 115.3 for K = 6. docs/decisions.md lists the other forms that we tried. We did not try separate weights
-for each iteration, a normalization layer after the output, dropout 0.3, other initial values of the learned vectors, a
-warm-up of the guidance loss, or another learning rate for the prototypes. The values are also in
-`benchmarks/studies/prototypes/readings.md`.
+Models with one iteration learn best. (Another run with K = 1 has 212.1.) The values are also in
+`benchmarks/studies/prototypes/readings.md`. docs/decisions.md lists the forms that we tried and dropped.
 
 With `keep_attention`, an encoded video also stores the attention of each prototype to each unit (4 % more data). We
 added this attention to find moments.
