@@ -82,6 +82,20 @@ def test_settings_of_speech_that_are_not_named_stay(run, film, tmp_path):
     assert (settings["speech"]["language"], settings.keys()) == ("", {"speech", "subtitle"})
 
 
+def test_settings_of_speech_come_back_when_it_is_turned_on_again(run, film, tmp_path):
+    run("index", "--speech-model", tmp_path / "model", "--language", "de")
+    before = untrimmed.open(tmp_path / "library").settings().sources
+    for _ in range(2):
+        assert run("index", film, "--no-speech")[0] == 0
+        assert untrimmed.open(tmp_path / "library").settings().sources == {"subtitle": {}}
+        assert str(tmp_path / "model") in run("doctor")[1]
+    assert run("index", "--language", "en")[0] == 0
+    assert untrimmed.open(tmp_path / "library").settings().sources == {
+        **before,
+        "speech": before["speech"] | {"language": "en"},
+    }
+
+
 def test_a_missing_model_changes_nothing(run, film, tmp_path):
     before = untrimmed.open(tmp_path / "library").settings()
     code, _, error = run("index", "--speech", "--speech-model", tmp_path / "nowhere")

@@ -170,8 +170,9 @@ def _speech(folder: Path | None) -> Iterator[Finding]:
     settings = None
     with suppress(UntrimmedError):  # the check of the library reports it
         settings = untrimmed.open(folder).settings()
+    stored = {**settings.unused_sources, **settings.sources} if settings else {}
     try:
-        source = create_source("speech", settings.sources.get("speech") if settings else None)
+        source = create_source("speech", stored.get("speech"))
         assert isinstance(source, Speech)
         require_packages()
         DETECTOR.locate()

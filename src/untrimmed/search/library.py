@@ -162,8 +162,9 @@ class Library:
             pictures_fps: The frame rate of folders of numbered pictures (00001.jpg, 00002.jpg, ...), which then count
                 as videos (TVR: 3). By default such folders are ignored.
             sources: Sources of passages to add or change: the settings of each source, by its name, or None to turn it
-                off. They also apply to later runs. Passages of a source that is turned off are kept. Known videos are
-                only read by new or changed sources. A new library has the source `subtitle`.
+                off. They also apply to later runs. Passages of a source that is turned off are kept, and its
+                settings apply again when it is turned on. Known videos are only read by new or changed sources. A new
+                library has the source `subtitle`.
 
         Raises:
             ConfigError: An option is invalid.

@@ -87,9 +87,13 @@ def _settings(
     sources: Mapping[str, Mapping[str, Any] | None],
 ) -> Settings:
     """Return the settings of the library for this run and later runs."""
-    chosen: dict[str, Mapping[str, Any] | None] = {**(DEFAULT_SOURCES if previous is None else previous.sources)}
+    used = {**(DEFAULT_SOURCES if previous is None else previous.sources)}
+    unused = {} if previous is None else {**previous.unused_sources}
     for name, values in sources.items():
-        chosen[name] = None if values is None else {**(chosen.get(name) or {}), **values}
+        if values is not None:
+            used[name] = {**unused.pop(name, {}), **used.get(name, {}), **values}
+        elif kept := used.pop(name, None):
+            unused[name] = kept
     return Settings(
         encoder=loaded.encoder.name,
         encoder_identity=loaded.encoder.identity,
@@ -101,7 +105,8 @@ def _settings(
         model=previous.model if previous else NAME,
         model_folder=previous.model_folder if previous else None,
         thumbnails=(previous is None or previous.thumbnails) if thumbnails is None else thumbnails,
-        sources={name: dict(values) for name, values in chosen.items() if values is not None},
+        sources=used,
+        unused_sources=unused,
     )
 
 

@@ -70,6 +70,8 @@ class Settings:
     thumbnails: bool = True  # whether thumbnails of new videos are stored
     # the sources of passages that are read from videos, each with its settings (`untrimmed.passages.source`)
     sources: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: DEFAULT_SOURCES)
+    # the settings of sources that are turned off, for when they are turned on again
+    unused_sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     format: int = FORMAT
 
     @property
@@ -319,7 +321,7 @@ def read_settings(folder: Path) -> Settings | None:
             raise IndexMismatchError(
                 f"{file}: was changed or is damaged (wrong checksum); restore it or index into another --library"
             )
-        values = {"thumbnails": True, "sources": DEFAULT_SOURCES} | values
+        values = {"thumbnails": True, "sources": DEFAULT_SOURCES, "unused_sources": {}} | values
         if values["format"] == FORMAT and values.keys() == Settings.__dataclass_fields__.keys():
             return Settings(**values)
     except (ValueError, KeyError, TypeError, AttributeError):  # the file is not text, is not JSON, or lacks fields
