@@ -145,6 +145,7 @@ def rm(
     With --gone, videos stay in the library if their whole drive or top folder
     is missing (exit code 3). To remove them, name the drive or folder as PATH.
     Example: untrimmed rm --text speech film.mp4
+    To read it again: untrimmed index --speech film.mp4
     """
     import untrimmed
 

@@ -212,6 +212,17 @@ def test_without_subtitles_nothing_is_read_until_they_are_turned_on(encoder, fol
     assert texts(library) == ["We made budget cuts today."], "turning a source off keeps its passages"
 
 
+def test_removed_text_is_read_again_when_its_source_is_named(lib, folder):
+    lib.remove_text("subtitle", [folder])
+    assert lib.index(folder).passages == {}
+    steps = []
+    report = lib.index(folder, sources={"subtitle": {}}, progress=steps.append)
+    assert report.passages == {"subtitle": 1}
+    assert [step.path.name for step in steps if step.state == "passages"] == ["sea.mp4"], "sun.mp4 never had text"
+    assert texts(lib) == ["We made budget cuts today."]
+    assert lib.index(folder, sources={"subtitle": {}}).passages == {}
+
+
 def test_passages_are_removed_with_their_video(lib, folder):
     lib.remove([folder / "sea.mp4"])
     assert PassageTable(lib.folder).search(TextQuery.of("budget"), "said", limit=5) == []

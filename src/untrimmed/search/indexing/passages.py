@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -64,6 +64,7 @@ class PassageReader:
     sources: Mapping[str, Mapping[str, Any]]  # settings by name of the source
     on_step: Callable[[PassageStep], None]
     decoder: VideoReader | None = None  # a running decoder, which sources may use
+    again: Collection[str] = ()  # the sources that also read passages that were removed (`Library.remove_text`)
     table: PassageTable = field(init=False)
 
     def __post_init__(self) -> None:
@@ -91,7 +92,8 @@ class PassageReader:
                 try:
                     reading = self._reading(record, source, media)
                     previous = known.get((record.video_id, source.name))
-                    if previous is not None and _state(previous) == _state(reading):
+                    is_wanted = previous is not None and previous.is_removed and source.name in self.again
+                    if previous is not None and _state(previous) == _state(reading) and not is_wanted:
                         if previous.unread:
                             warnings = tuple(previous.unread.split("\n"))
                             self.on_step(PassageStep(record, source.name, warnings=warnings))

@@ -10,7 +10,7 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -340,8 +340,13 @@ class Indexer:
         self._report.thumbnails.append(path)
         self._notify(path, "thumbnails")
 
-    def read_passages(self, paths: Sequence[Path], sources: Mapping[str, Mapping[str, Any]]) -> None:
-        """Read the missing and outdated passages of files that `run` has indexed."""
+    def read_passages(
+        self, paths: Sequence[Path], sources: Mapping[str, Mapping[str, Any]], again: Collection[str]
+    ) -> None:
+        """Read the missing and outdated passages of files that `run` has indexed.
+
+        The sources in `again` also read passages that were removed.
+        """
         from untrimmed.search.indexing.passages import PassageReader, PassageStep
 
         report = self._report
@@ -375,7 +380,7 @@ class Indexer:
                 )
 
         started = time.perf_counter()
-        reader = PassageReader(self._index, self._encoder, sources, on_step, self._reader)
+        reader = PassageReader(self._index, self._encoder, sources, on_step, self._reader, again)
         reader.table.keep({record.video_id for record in self._by_path.values()})
         reader.read([self._by_path[str(path)] for path in paths if str(path) in self._by_path])
         report.timings.wall_s += time.perf_counter() - started

@@ -70,7 +70,7 @@ def index_files(
             indexer = Indexer(index, loaded.encoder, reader, settings, model)
             file_workers = workers(settings) if workers is not None else None
             report = indexer.run(files, progress, file_workers, pictures_fps, add_thumbnails=bool(thumbnails))
-            indexer.read_passages(files, settings.sources)
+            indexer.read_passages(files, settings.sources, again=sources.keys() & settings.sources.keys())
     notice = loaded.notice
     if not notice and previous is not None and previous.sampling != settings.sampling:
         changed = [sampling_of.get(str(path), settings.sampling) != settings.sampling for path in report.done]

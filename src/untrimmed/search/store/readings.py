@@ -43,6 +43,7 @@ class StoredReading:
     unread: str = ""  # the warnings about files that could not be read, one per line
     read_at: float = 0.0
     words_version: int = 1  # `WORDS_VERSION` when the words were indexed; older libraries do not store it
+    is_removed: bool = False  # whether its passages were removed with `Library.remove_text`
     reading_id: str = field(default_factory=new_reading_id)
 
     def with_report(self, report: ReadingReport) -> StoredReading:
