@@ -204,6 +204,18 @@ def test_status_lists_the_sources_of_text(run, videos):
     assert json.loads(run("status", "--json")[1])["sources"] == {}
 
 
+def test_status_repeats_the_warnings_of_earlier_runs(run, videos):
+    (videos / "flag.srt").write_text(SRT + "\n3\n00:00:xx --> 00:00:02,000\nlost\n")
+    (videos / "sea [1].2.srt").write_text(SRT)
+    run("index", videos)
+    warnings = json.loads(run("status", "--json")[1])["warnings"]
+    assert [warning["path"] for warning in warnings] == [str(videos / "flag.mp4"), str(videos / "sea [1].mp4")]
+    status = run("status")[1]
+    assert all(warning["reason"] in status for warning in warnings)
+    assert "0 (" not in status
+    assert run("ls")[1].count("(text)") == 1
+
+
 def test_passages_are_listed_and_added_without_paths(run, videos):
     run("index", videos, "--no-subtitles")
     (videos / "flag.en.srt").write_text(SRT)

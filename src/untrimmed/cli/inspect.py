@@ -27,6 +27,7 @@ from untrimmed.search.store.records import (
 
 # names of the settings that `status --json` prints
 _JSON_SETTINGS = ("encoder", "encoder_identity", "products", "model", "sampling", "sources")
+_MAX_LISTED_WARNINGS = 10
 
 
 def ls(library: LibraryOption = None, json_output: JsonOption = False) -> None:
@@ -40,7 +41,7 @@ def ls(library: LibraryOption = None, json_output: JsonOption = False) -> None:
     if json_output:
         print_json([asdict(record) for record in records])
         return
-    with_text = {reading.video_id for reading in read_readings(library_folder(library))}
+    with_text = {reading.video_id for reading in read_readings(library_folder(library)) if reading.num_passages}
     for record in records:
         mark = "  (text)" if record.video_id in with_text else ""
         mark += "  (gone)" if is_deleted(record.path) else ""
@@ -64,6 +65,7 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
         "thumbnail_bytes": sum(map(_size, (folder / THUMBNAILS).rglob("*"))),
         "passages": sum(passages_of(folder).values()),
         **{name: getattr(settings, name, None) for name in _JSON_SETTINGS},
+        "warnings": _warnings(folder, records),
     }
     if json_output:
         print_json(facts)
@@ -84,6 +86,24 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
         write(f"index     reads {f'text from {sources}' if sources else 'no text'}")
     if facts["gone"]:
         write(f"gone      {_videos(facts['gone'])} missing on disk; to remove from the library: untrimmed rm --gone")
+    for warning in facts["warnings"][:_MAX_LISTED_WARNINGS]:
+        write(f"warning   {shown(Path(warning['path']))}: {warning['reason']}")
+    if (more := len(facts["warnings"]) - _MAX_LISTED_WARNINGS) > 0:
+        write(f"warnings  {more} more; to list all: untrimmed status --json")
+
+
+def _warnings(folder: Path, records: list[VideoRecord]) -> list[dict[str, str]]:
+    """Return the warnings of the last reading of each video and its texts, sorted by path."""
+    of_texts: dict[str, list[str]] = {}
+    for reading in sorted(read_readings(folder), key=lambda reading: reading.source):
+        of_texts.setdefault(reading.video_id, []).extend(reading.warnings)
+    return [
+        {"path": record.path, "reason": reason}
+        for record in records
+        # sources may find the damage that the record of the video already lists
+        for reason in filter(None, (record.warnings, *of_texts.get(record.video_id, ())))
+        if reason == record.warnings or reason not in record.warnings
+    ]
 
 
 def passages_of(folder: Path) -> Counter[str]:
@@ -91,7 +111,7 @@ def passages_of(folder: Path) -> Counter[str]:
     counts: Counter[str] = Counter()
     for reading in read_readings(folder):
         counts[reading.source] += reading.num_passages
-    return counts
+    return +counts
 
 
 def _describe_exceptions(records: list[VideoRecord], sampling: str) -> str:

@@ -95,15 +95,21 @@ class View:
         from untrimmed.search.store.readings import read_readings_copy  # an import that most libraries do not need
 
         readings = read_readings_copy(self.folder, self.passages_commit)
-        if readings is not None and not readings:
+        if readings is not None and not any(reading.num_passages for reading in readings):
             return None
         from untrimmed.search.corpora.passages import PassagesView
         from untrimmed.search.store.passages import PassageTable
 
         table = PassageTable(self.folder, follow=False, version=version_of(self.passages_commit))
         if readings is None:
-            readings = [reading for reading in table.readings() if reading.num_passages]
-        view = PassagesView(table, readings, self.records, self.encoder, self.engine.load_passages)
+            readings = table.readings()
+        view = PassagesView(
+            table,
+            [reading for reading in readings if reading.num_passages],
+            self.records,
+            self.encoder,
+            self.engine.load_passages,
+        )
         return view if view.modes else None
 
     @cached_property

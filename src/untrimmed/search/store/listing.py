@@ -44,7 +44,10 @@ def read_records(folder: Path) -> list[VideoRecord]:
 
 
 def read_readings(folder: Path) -> list[StoredReading]:
-    """Return readings with passages. They are read from `readings.json` if it is valid, otherwise from the table."""
+    """Return the readings with passages or warnings.
+
+    They are read from `readings.json` if it is valid, otherwise from the table.
+    """
     commit = newest_commit(folder, PASSAGES)
     if commit is None:
         return []
@@ -52,7 +55,7 @@ def read_readings(folder: Path) -> list[StoredReading]:
     if readings is None:
         from untrimmed.search.store.passages import PassageTable
 
-        readings = [reading for reading in PassageTable(folder).readings() if reading.num_passages]
+        readings = [reading for reading in PassageTable(folder).readings() if reading.num_passages or reading.warnings]
     return readings
 
 

@@ -1,7 +1,7 @@
 """Readings describe what each source read from each video. A copy of them is in the file `readings.json`.
 
-Reading this file is faster than opening the table of passages. The copy contains only readings with passages. If there
-are none, searches do not open the table.
+Reading this file is faster than opening the table of passages. The copy contains only readings with passages or
+warnings. If none has passages, searches do not open the table.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class StoredReading:
 
 
 def read_readings_copy(folder: Path, commit: list[Any] | None) -> list[StoredReading] | None:
-    """Return the readings with passages in the copy, or None if there is no valid copy for this commit."""
+    """Return the readings with passages or warnings, or None if there is no valid copy for this commit."""
     rows = read_copy(folder / READINGS_COPY, commit)
     try:
         return None if rows is None else [StoredReading(**{**row, "warnings": tuple(row["warnings"])}) for row in rows]
@@ -64,7 +64,7 @@ def write_readings_copy(folder: Path, version: int, readings: list[StoredReading
     """Write the copy of the readings, if they belong to the newest version and the folder is writable."""
     with contextlib.suppress(OSError):
         commit = newest_commit(folder, PASSAGES)
-        used = [reading for reading in readings if reading.num_passages]
+        used = [reading for reading in readings if reading.num_passages or reading.warnings]
         if commit is None or version_of(commit) != version or read_readings_copy(folder, commit) == used:
             return
         write_copy(folder / READINGS_COPY, commit, [asdict(reading) for reading in used])
