@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 Mode: TypeAlias = Literal["seen", "said", "written"]
@@ -47,6 +47,13 @@ class Passage:
         'subtitle en film.en.srt'
         """
         return " ".join(filter(None, (self.source, self.language, self.track)))
+
+    def until(self, end_s: float) -> Passage:
+        """Return this passage, which begins before `end_s`, with all times clipped to `end_s`."""
+        if self.end_s <= end_s and all(word.end_s <= end_s for word in self.words):
+            return self
+        words = tuple(Word(word.text, min(word.start_s, end_s), min(word.end_s, end_s)) for word in self.words)
+        return replace(self, end_s=min(self.end_s, end_s), words=words)
 
     def __post_init__(self) -> None:
         if not self.text.strip():

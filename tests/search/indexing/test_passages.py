@@ -394,6 +394,11 @@ def lyrics(monkeypatch):
             assert media.shot_starts_s()[0] == 0.0
             words = (Word("la", 0.25, 0.5), Word("lo", 0.5, 0.75))
             yield Passage(f"la lo {self.verse}", 0.25, 0.75, self.name, "it", 0.5, words)
+            if self.verse == 9:
+                end_s = media.duration_s
+                words = (Word("la", end_s - 1, end_s + 1), Word("lo", end_s + 1, end_s + 2))
+                yield Passage("la lo", end_s - 1, end_s + 2, self.name, words=words)
+                yield Passage("late", end_s, end_s + 1, self.name)
             if media.path.name in broken:
                 raise FeatureError("the singer is ill; wait")
             report.warn("only one verse")
@@ -412,6 +417,16 @@ def test_a_plug_in_source_is_read_with_its_settings(lib, folder, lyrics):
     assert lib.index(folder).passages == {}, "its settings are stored"
     assert lib.index(folder, sources={"lyrics": {"verse": 3}}).passages == {"lyrics": 2}
     assert sorted(texts(lib)) == ["We made budget cuts today.", "la lo 3", "la lo 3"]
+
+
+def test_passages_end_with_their_video(lib, folder, lyrics):
+    report = lib.index(folder / "sea.mp4", sources={"lyrics": {"verse": 9}})
+    (record,) = [record for record in lib.videos() if record.path.endswith("sea.mp4")]
+    last = lib.transcript("sea.mp4")[-1]
+    end_s = record.duration_s
+    assert (last.text, last.start_s, last.end_s) == ("la lo", end_s - 1, end_s)
+    assert last.words == (Word("la", end_s - 1, end_s), Word("lo", end_s, end_s))
+    assert any("left out 1 passage after the end" in warning.reason for warning in report.warnings)
 
 
 def test_a_failed_reading_leaves_nothing_and_is_repeated(lib, folder, lyrics):

@@ -157,7 +157,7 @@ class PassageReader:
                 else:
                     counts[passage.track] += 1
                     room -= 1
-                    yield passage
+                    yield passage.until(record.duration_s) if record.duration_s else passage
             reasons = (
                 (late, "after the end of the video"),
                 (excess, f"beyond the limit of {limit:,} for a track of this length"),
