@@ -191,8 +191,17 @@ def test_a_folder_of_subtitles_may_belong_to_a_single_video(clip, tmp_path):
     assert {passage.track: passage.language for passage in read(video)[0]} == languages
     assert videos_of([tmp_path / "Subs/English.srt"]) == {video}
     (tmp_path / "Film.mp4").write_bytes(clip.read_bytes())
-    assert {passage.track for passage in read(video)[0]} == {"Film 2 (1998) - French.srt"}
-    assert read(tmp_path / "Film.mp4")[0] == []
+    passages, warnings = read(video)
+    assert {passage.track for passage in passages} == {"Film 2 (1998) - French.srt"}
+    unclear = [str(tmp_path / "Subs/3_German.srt"), str(tmp_path / "Subs/English.srt")]
+    assert [warning.partition(": not read")[0] for warning in warnings] == unclear
+    report = ReadingReport()
+    with create_source("subtitle") as source:
+        assert list(source.read(Media(tmp_path / "Film.mp4", 4.0), report)) == []
+        assert len(report.warnings) == len(unclear)
+        report.warnings.clear()
+        assert len(list(source.read(Media(video, 4.0), report))) == 1
+    assert report.warnings == [], "a file is reported once"
 
 
 def test_the_fingerprint_changes_with_the_files(clip, tmp_path):

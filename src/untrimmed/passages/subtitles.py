@@ -46,6 +46,7 @@ class Subtitles(PassageSource):
     _folders: dict[Path, dict[str, dict[Path, str | None]]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+    _reported: set[Path] = field(default_factory=set, init=False, repr=False, compare=False)  # unclear files
 
     @property
     def identity(self) -> str:
@@ -74,6 +75,9 @@ class Subtitles(PassageSource):
         if media.path.is_file():
             yield from self._read_streams(reader, media, report)
         for path in self._unclear_files(media.path):
+            if path in self._reported:  # with another video
+                continue
+            self._reported.add(path)
             advice = "if it does not, name it like its video, e.g. film.en.srt for film.mp4"
             report.warn(f"{shown(path)}: not read, because it may belong to another video; {advice}")
         for path, language in self.files(media.path).items():
@@ -137,27 +141,31 @@ def _names(folder: Path) -> list[str]:
 def _subtitle_files(folder: Path) -> dict[str, dict[Path, str | None]]:
     """Return the subtitle files of the videos in a folder, and their languages, by the stem of the video.
 
-    The language is None if a name begins like that of a video, but the rest is unclear.
+    The language is None if a name begins like that of a video, but the rest is unclear, or if a file may belong to any
+    of several videos.
     """
     names = _names(folder)
     stems = _VideoStems.of(folder, names)
     files: dict[str, dict[Path, str | None]] = {}
 
-    def add(path: Path, videos: Collection[str], rest: str) -> None:
+    def add(path: Path, videos: Collection[str], rest: str | None) -> None:
         if path.suffix.lower() not in (*SUFFIXES, *_UNREAD_SUFFIXES):
             return
-        for stem in videos or stems.beginning(path.stem):
-            files.setdefault(stem, {})[path] = language_in(rest) if videos else None
+        if not videos:
+            videos, rest = stems.beginning(path.stem), None
+        for stem in videos:
+            files.setdefault(stem, {})[path] = None if rest is None else language_in(rest)
 
     for name in names:
         add(folder / name, *stems.match(Path(name).stem))
-    videos_here = [name for name in names if is_video_path(name)]
+    videos_here = [Path(name).stem for name in names if is_video_path(name)]
     for sub in (folder / name for name in names if name.lower() in _FOLDERS):
         for name in _names(sub):
             stem = Path(name).stem
+            rest: str | None
             videos, rest = stems.match(stem)
-            if not videos and len(videos_here) == 1 and _is_after_name(f"-{stem}"):  # `Subs/English.srt`
-                videos, rest = [Path(videos_here[0]).stem], f"-{stem}"
+            if not videos and _is_after_name(f"-{stem}"):  # `Subs/English.srt`
+                videos, rest = videos_here, f"-{stem}" if len(videos_here) == 1 else None
             add(sub / name, videos, rest)
             for inner in _names(sub / name) if (videos := stems.named(name)) else ():
                 _, rest = stems.match(Path(inner).stem)
