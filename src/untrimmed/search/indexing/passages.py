@@ -43,7 +43,8 @@ _EMPTY_READINGS_S = 10.0
 class PassageStep:
     """Progress in reading the passages of a video.
 
-    `done_s` is the number of seconds that have been read. `passages` is set when the whole video has been read.
+    `done_s` is the number of seconds that have been read. `passages` is set when the whole video has been
+    read. It does not count passages that were kept from an earlier reading.
     """
 
     record: VideoRecord
@@ -168,11 +169,15 @@ class PassageReader:
                     tracks = ": " + named(sorted(left_out)) if any(left_out) else ""
                     report.warn(f"left out {counted(left_out.total(), 'passage')} {reason} ({source.name}{tracks})")
 
+        num_kept = 0  # passages of an earlier reading
+
         def sentences() -> Iterator[Sentence]:
+            nonlocal num_kept
             yield from sentences_of(inside())
             if previous is not None and previous.content_hash == record.content_hash and report.unread:
                 for match in self.table.read([record.video_id]):
                     if match.reading_id == previous.reading_id and match.sentence.passage.track in report.unread:
+                        num_kept += 1
                         yield match.sentence
 
         passages = self._with_vectors(sentences(), report)
@@ -186,7 +191,7 @@ class PassageReader:
             reading = self.table.put(reading, itertools.chain([first], passages), report, replaces)
         count = reading.num_passages
         removed = 0 if previous is None else max(0, previous.num_passages - count)
-        self.on_step(PassageStep(record, source.name, record.duration_s, count, removed, reading.warnings))
+        self.on_step(PassageStep(record, source.name, record.duration_s, count - num_kept, removed, reading.warnings))
 
     def _with_vectors(self, sentences: Iterator[Sentence], report: ReadingReport) -> Iterator[StoredPassage]:
         while batch := list(itertools.islice(sentences, _SENTENCES_AT_A_TIME)):
