@@ -6,6 +6,7 @@ import re
 import pytest
 
 from tests.refusals import require_named
+from untrimmed.search.indexing.passages import PassageReader
 
 SRT = "1\n00:00:00,500 --> 00:00:01,500\nWe made <i>budget</i>\n\n2\n00:00:01,600 --> 00:00:02,999\ncuts today.\n"
 
@@ -99,6 +100,23 @@ def test_a_transcript_that_is_missing_says_why(run, with_subtitles):
     require_named(err.strip(), "--speech", "--screen-text")
     assert "--subtitles" not in err, "subtitles were looked for already"
     assert "cuts today." in run("transcript", "flag", "--language", "eng")[1]
+
+
+def test_text_that_was_not_read_yet_is_reported(run, videos, monkeypatch):
+    (videos / "flag.en.srt").write_text(SRT)
+    with monkeypatch.context() as patched:
+        patched.setattr(PassageReader, "read", lambda *_: None)  # as if interrupted
+        run("index", videos, "--screen-text")
+    code, _, err = run("transcript", "flag")
+    assert code == 1
+    require_named(err.strip(), "subtitle", "screen", "untrimmed index")
+    _, _, err = run("transcript", "flag", "--source", "subtitle")
+    require_named(err.strip(), "subtitle", "untrimmed index FOLDER")
+    assert "screen" not in err
+    assert "untrimmed index FOLDER" in run("status")[1]
+    run("index", videos, "--no-screen-text")
+    assert "untrimmed index FOLDER" not in run("status")[1]
+    assert "untrimmed index FOLDER" not in run("transcript", "sea [1].mp4")[2]
 
 
 def test_text_of_one_source_is_removed_and_the_video_stays(run, with_subtitles, tmp_path):

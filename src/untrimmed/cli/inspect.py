@@ -17,11 +17,13 @@ from untrimmed.precision import BUILTIN_PRODUCTS, choose_format
 from untrimmed.search.store.bucket import name_of
 from untrimmed.search.store.listing import find_deleted, is_deleted, read_readings, read_records
 from untrimmed.search.store.records import (
+    PASSAGES,
     THUMBNAILS,
     Settings,
     VideoRecord,
     absolute,
     library_folder,
+    newest_commit,
     read_settings,
 )
 
@@ -77,6 +79,8 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
     if facts["passages"]:
         counts = ", ".join(f"{count} ({source})" for source, count in sorted(passages_of(folder).items()))
         write(f"passages  {counts}")
+    elif records and settings is not None and settings.sources and newest_commit(folder, PASSAGES) is None:
+        write("passages  no text was read yet; to read it: untrimmed index FOLDER")
     if settings is not None:
         exceptions = _describe_exceptions(records, settings.sampling)
         write(f"encoder   {settings.encoder_identity}, {settings.sampling}{exceptions}")

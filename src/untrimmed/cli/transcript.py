@@ -62,18 +62,22 @@ def transcript(
         print_notice(f"the output mixes several texts: {', '.join(sorted(labels))}; {advice}")
     if not passages:
         settings = opened.settings()
-        progress_console.print(_missing(of_source, source, () if settings is None else settings.sources))
+        sources = () if settings is None else settings.sources
+        progress_console.print(_missing(of_source, source, sources, opened.unread_sources(video)))
         raise typer.Exit(NOTHING_FOUND)
 
 
-def _missing(of_source: list[Passage], source: str | None, read: Collection[str]) -> str:
+def _missing(of_source: list[Passage], source: str | None, read: Collection[str], unread: Collection[str]) -> str:
     """Return why there is no text, and what to do.
 
-    `of_source` are the passages of the source and track in any language. `read` are the sources that the library reads.
+    `of_source` are the passages of the source and track in any language. `read` are the sources that the library reads,
+    and `unread` those of them that have not read this video yet.
     """
     if of_source:
         languages = ", ".join(sorted({passage.language or "unknown" for passage in of_source}))
         return f"no text in this language; this video has text in: {languages}"
+    if names := [name for name in unread if source in (None, name)]:
+        return f"text of this video was not read yet ({', '.join(names)}); to read it: untrimmed index FOLDER"
     of = "" if source is None else f" from {source!r}"
     options = [option for name, option in TEXT_OPTIONS.items() if source in (None, name) and name not in read]
     advice = f"; to read it: untrimmed index {' or '.join(options)}" if options else ""

@@ -562,13 +562,30 @@ class Library:
         """
         from untrimmed.search.store.passages import PassageTable  # an import that searches do not need
 
+        return [passage for _, passage in PassageTable(self.folder).transcript(self._record_of(video))]
+
+    def unread_sources(self, video: str | os.PathLike[str]) -> list[str]:
+        """Return the sources that `index` uses but that have not read this video yet, e.g. after an interruption.
+
+        `video` is the path, file name or id of the video.
+
+        Raises:
+            UnknownNameError: The video is not in the library.
+        """
+        from untrimmed.search.store.passages import PassageTable  # an import that searches do not need
+
+        settings = self.settings()
+        readings = PassageTable(self.folder).readings_of(self._record_of(video))
+        return sorted(set(settings.sources if settings else ()) - {reading.source for reading in readings})
+
+    def _record_of(self, video: str | os.PathLike[str]) -> VideoRecord:
+        """Return the record of the video with this path, file name or id."""
         records = Records(self.videos())
         named = [record for record in records if record.video_id == os.fspath(video)] or records.matching(video)
         if len(named) != 1:
             problem = f"names {len(named)} videos" if named else "is not in the library"
             raise UnknownNameError(f"{os.fspath(video)}: {problem}; name one video, see: untrimmed ls")
-        (record,) = named
-        return [passage for _, passage in PassageTable(self.folder).transcript(record)]
+        return named[0]
 
     def settings(self) -> Settings | None:
         """Return the encoder, sampling and model of the library, or None if nothing was ever indexed."""

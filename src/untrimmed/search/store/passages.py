@@ -122,6 +122,14 @@ class PassageTable(LanceTable):
             write_readings_copy(self.folder, table.version, current)
         return current
 
+    def readings_of(self, record: VideoRecord) -> list[StoredReading]:
+        """Return the latest reading of each source of a video, if it has read the current content of the video."""
+        table = self._open_table()
+        if table is None:
+            return []
+        latest = self._latest(table, f"video_id = {_literal(record.video_id)}")
+        return [reading for reading in latest if reading.content_hash == record.content_hash]
+
     def _latest(self, table: Any, condition: str = "true") -> list[StoredReading]:
         """Return the latest reading of each source and video, among those that meet `condition`."""
         with self._guarded("read"):
@@ -141,14 +149,7 @@ class PassageTable(LanceTable):
 
         Equal passages of several tracks are returned once.
         """
-        table = self._open_table()
-        if table is None:
-            return []
-        modes = {
-            reading.reading_id: reading.mode
-            for reading in self._latest(table, f"video_id = {_literal(record.video_id)}")
-            if reading.content_hash == record.content_hash
-        }
+        modes = {reading.reading_id: reading.mode for reading in self.readings_of(record)}
         passages = {
             (passage.start_s, passage.end_s, passage.source, passage.language, passage.text): (
                 modes[match.reading_id],
