@@ -41,6 +41,7 @@ _PLAIN_LETTERS = str.maketrans(
 )
 _SYMBOLS = frozenset("+#%&@§°$€£¥=<>")  # in a quoted phrase, they must match too: C++, 5%, #metoo
 _QUOTED = re.compile(r'"([^"]*)"|“([^”]*)”|„([^“”]*)[“”]|«([^»]*)»')
+_OPENING_QUOTE = re.compile(r'(?:^|\s)["“„](?=\S)')  # `7" screen` has none
 # English words that do not describe the content of a passage. They are ignored in a query that has other words.
 _STOP_WORDS = """
     a about after all also am an and any are as at be because been before being both but by can could did do does dont
@@ -223,6 +224,19 @@ class TextQuery:
             return False
         contents = [_with_symbols(text, words) for words in word_lists(text)] if self.with_symbols else []
         return all(any(phrase in content for content in contents) for phrase in self.with_symbols)
+
+
+def quote_problem(text: str) -> str:
+    """Return what is wrong with the quotes of a sentence and what to do, or an empty text.
+
+    >>> quote_problem('the "budget cuts'), quote_problem('a 7" screen'), quote_problem('the "budget" cuts')
+    ('a quote is not closed, so its words need not match exactly; add a quotation mark after the last of them', '', '')
+    """
+    if any(not "".join(filter(None, match.groups())).strip() for match in _QUOTED.finditer(text)):
+        return "there is nothing between two quotation marks; write words between them, or remove them"
+    if _OPENING_QUOTE.search(_QUOTED.sub("", text)):
+        return "a quote is not closed, so its words need not match exactly; add a quotation mark after the last of them"
+    return ""
 
 
 def words_strength(query: TextQuery, text: str) -> float:

@@ -130,6 +130,14 @@ def test_words_in_quotes_match_no_picture(lib, plain):
     assert lib.search(Query('"blue" whale', modes=("seen", "said"))).warnings == ()
 
 
+@pytest.mark.parametrize(
+    "query", ['""', 'blue ""', '"blue', "“blue", Query("blue", said='"budget'), Query("", said='""')]
+)
+def test_quotes_that_are_empty_or_not_closed_are_one_warning(lib, query):
+    (warning,) = lib.search(query).warnings
+    assert "quot" in warning
+
+
 def test_excluded_sentences_are_compared_with_pictures_only(lib):
     hits = lib.search(Query("blue", without=('"budget cuts"',)))
     assert [(hit.video, hit.score) for hit in hits] == [(hit.video, hit.score) for hit in lib.search("blue")]

@@ -129,6 +129,10 @@ def answer(
         return Hits([], [*warnings, f"no video of the library meets: {query.filters}"], filters_exclude_all=True)
     if missing := _missing_passages(view, query):
         return Hits([], missing)
+    quotes, is_blank = _quote_problems(query)
+    if is_blank:
+        return Hits([], quotes)
+    warnings = [*quotes, *warnings]
     is_seen = encoded.is_searchable and query.is_seen
     if not (is_seen or passages is not None):
         return Hits([], warnings)
@@ -232,6 +236,15 @@ def _missing_passages(view: View, query: Query) -> list[str]:
     present = frozenset() if view.passages is None else view.passages.modes
     missing = (mode for modes in needed if not present.intersection(modes) for mode in modes)
     return [_NO_PASSAGES[mode] for mode in dict.fromkeys(missing)]
+
+
+def _quote_problems(query: Query) -> tuple[list[str], bool]:
+    """Return what is wrong with quotes, and whether a sentence with such a problem has no words."""
+    from untrimmed.passages.words import TextQuery, quote_problem
+
+    texts = () if query.then else (query.text, query.said, query.written)
+    problems = {text: problem for text in texts if (problem := quote_problem(text))}
+    return list(dict.fromkeys(problems.values())), any(not TextQuery.of(text).words for text in problems)
 
 
 def _text_parts(
