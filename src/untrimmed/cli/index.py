@@ -84,7 +84,8 @@ def index(
         bool | None,
         videos_option(
             "--subtitles/--no-subtitles",
-            help="Read subtitles in and beside video files. Videos that are already indexed are included.  "
+            help="Read subtitles in and beside video files. Videos that are already indexed are included. Without "
+            "PATH: all videos of the library.  "
             "\\[default: the library's; yes in a new one]",
         ),
     ] = None,
@@ -119,7 +120,8 @@ def index(
         bool | None,
         videos_option(
             "--screen-text/--no-screen-text",
-            help="Read text in the picture, also in indexed videos.  \\[default: the library's; no in a new one]",
+            help="Read text in the picture, also in indexed videos. Without PATH: all videos of the library.  "
+            "\\[default: the library's; no in a new one]",
         ),
     ] = None,
     model: ModelOption = None,
