@@ -381,6 +381,21 @@ def test_each_frame_of_a_file_with_a_variable_rate_is_reached_and_cut(visit, clo
     until(page, f"end_s => Math.abs(({edge})('e') - end_s) < 0.002", PHONE[first + 1])
 
 
+def test_keys_run_in_order_while_the_frames_of_a_file_are_requested(visit, clocks):
+    page = paused_at_start(visit, clocks, "phone.mp4")
+    for key in (".", ".", ".", "i", ".", "o"):
+        page.keyboard.press(key)
+    edges = "['s', 'e'].map(name => Number(new URLSearchParams(location.search).get(name)))"
+    until(page, f"wanted => {edges}.every((at_s, i) => Math.abs(at_s - wanted[i]) < 0.002)", [PHONE[3], PHONE[5]])
+    page.route("**/frames?*", lambda route: (time.sleep(0.5), route.continue_()))
+    page.reload()
+    page.get_by_text("timecodes are approximate").wait_for()
+    for key in ("Home", "Shift+O", ".", ".", "o"):
+        page.keyboard.press(key)
+    until(page, f"end_s => Math.abs({edges}[1] - end_s) < 0.002", PHONE[7])
+    assert seconds_in(page.url, "s") == pytest.approx(PHONE[3], abs=0.002)
+
+
 def test_the_timecode_is_that_of_the_frame_on_screen(visit, clocks):
     page = paused_at_start(visit, clocks, "late.mp4")
     for _ in range(3):

@@ -431,9 +431,10 @@ class Bins {
   /** If another version of the open bin trims the moment that was opened last, move its edges in the inspector and in the results. */
   #follow(before: BinMoment[], after: BinMoment[]): void {
     const [from, to] = [before[this.#openedAt], after[this.#openedAt]]
-    if (!from || from.video_id !== to?.video_id) return
+    if (!from || !to || after.length !== before.length) return
     const isMoved = after.some((moment) => isSame(moment, from)) || before.some((moment) => isSame(moment, to)) // to another place
-    if (!isMoved) session.setEdges(from.video_id, from, to)
+    const isTrim = from.video_id === to.video_id && from.sentence === to.sentence && from.start_s < to.end_s && to.start_s < from.end_s
+    if (isTrim && !isMoved) session.setEdges(from.video_id, from, to)
   }
 
   /** Open a moment of the bin in the inspector. */
@@ -441,8 +442,8 @@ class Bins {
     const moment = this.moments[index]
     this.played = null
     if (!moment) return
-    if (await session.view(moment)) this.#openedAt = index
-    else this.#tell(session.problem, null) // next to the bin
+    const isFound = await session.view(moment, (problem) => this.#tell(problem, null)) // next to the bin
+    if (isFound) this.#openedAt = index
   }
   /** Record that the edges of a moment were moved in the inspector, and move them in the results.
    *
@@ -472,8 +473,9 @@ class Bins {
     if (!moment) return
     this.played = index
     this.#isSwitching = true
-    const isFound = await session.view(moment)
+    const isFound = await session.view(moment, (problem) => this.#tell(problem, null))
     this.#isSwitching = false
+    if (isFound === null) return
     if (!isFound) return this.playAll(index + 1) // the video is no longer in the library
     this.#openedAt = index
     this.#playing = untrack(() => session.open)

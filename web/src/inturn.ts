@@ -43,7 +43,8 @@ export const inTurn = (src: string, isFirst = false): Attachment<HTMLImageElemen
     if (before !== src) image.src = src
     return
   }
-  const done = () => {
+  const done = ({ type }: Event) => {
+    image.style.visibility = type === 'error' ? 'hidden' : ''
     sight.unobserve(image)
     leave(image)
   }

@@ -95,6 +95,7 @@ class Session {
   inContext = $state(false)
   recent = $state<string[]>(stored<string[]>(RECENT, [])) // newest first
   size = $state(Math.min(HEIGHTS.length - 1, Math.max(0, stored(SIZE, 1))))
+  #wanted: Span | null = null // the moment of the bin to open, until another moment is opened
   #abort = new AbortController()
   #latestPicture: File | null = null // the latest file that was dropped or chosen
 
@@ -458,7 +459,7 @@ class Session {
     if (!span) return
     this.chosen = { hit, moment }
     this.isChosen = true
-    this.judged = null
+    this.judged = this.#wanted = null
     this.pair = video.then ? [span, video.then[moment]] : null
     const { video_id, duration_s } = video
     const { start_s, end_s, atCut } = span
@@ -469,10 +470,17 @@ class Session {
     this.write(change)
     this.snapped = this.hasQuery && !atCut ? this.#snap(span, this.open) : Promise.resolve()
   }
-  /** Open a moment of the bin. Returns whether the library has the video. */
-  async view({ video_id, start_s, end_s }: Span & { video_id: string }): Promise<boolean> {
+  /** Open a moment of the bin, if necessary once the service responds again. Calls `onProblem` with the reason if that fails or takes longer.
+   *
+   * Returns whether the library has the video; null if another moment was opened in the meantime.
+   */
+  async view(place: Span & { video_id: string }, onProblem: (problem: string) => void): Promise<boolean | null> {
+    const { video_id, start_s, end_s } = place
+    this.#wanted = place
     try {
-      const { video, duration_s } = (this.viewed = await api.detail(video_id))
+      const detail = await api.detail(video_id)
+      if (this.#wanted !== place) return null
+      const { video, duration_s } = (this.viewed = detail)
       const change = this.open ? 'small' : 'new'
       this.judged = this.pair = null
       this.isChosen = false
@@ -482,8 +490,11 @@ class Session {
       this.write(change)
       return true
     } catch (error) {
-      this.problem = (error as Error).message
-      return false
+      if (this.#wanted !== place) return null
+      onProblem((error as Error).message)
+      if (!(error instanceof api.Unreachable)) return false
+      await connection.returns()
+      return this.#wanted === place ? this.view(place, onProblem) : null
     }
   }
   /** Open the selected moment, unless it is open already. */
@@ -497,7 +508,10 @@ class Session {
   /** Move the edges of an open moment to the exact cuts, unless they were moved by then. */
   async #snap(span: ShownMoment, open: Open): Promise<void> {
     const { start_s, end_s } = span
-    const exact = await api.edges(open.video_id, span, !!passageOf(span)).catch(() => null) // a video that cannot be read keeps its edges
+    const exact = await api.edges(open.video_id, span, !!passageOf(span)).catch((error) => {
+      if (error instanceof api.Unreachable) void connection.returns().then(() => this.#snap(span, open))
+      return null // a video that cannot be read keeps its edges
+    })
     if (!exact || (exact.start_s === start_s && exact.end_s === end_s)) return
     if (open.start_s !== start_s || open.end_s !== end_s) return
     const atCut = { start_s: exact.start_s !== start_s, end_s: exact.end_s !== end_s }
@@ -514,7 +528,7 @@ class Session {
     this.write('new')
   }
   close(): void {
-    this.open = null
+    this.open = this.#wanted = null
     this.write('new')
   }
   /** Set the start or end of the open moment. If it is on the other side of the other edge, that moves too. */
@@ -642,7 +656,7 @@ class Session {
     this.like = parameters.getAll('like').flatMap(example)
     this.unlike = parameters.getAll('unlike').flatMap(example)
     const [id, start_s, end_s] = [parameters.get('v'), Number(parameters.get('s')), Number(parameters.get('e'))]
-    this.open = null
+    this.open = this.#wanted = null
     this.isChosen = false
     this.#nameExamples()
     await Promise.all([this.#reopen(id, start_s, end_s), this.search(null)])

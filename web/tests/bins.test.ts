@@ -103,6 +103,21 @@ describe('a change by another page', () => {
     await bins.load()
     expect(bins.bin.name).toBe('Bin')
   })
+  it('moves the edges of the open moment if it trims it, but not if it replaces it', async () => {
+    const { session } = await import('../src/session.svelte')
+    const dog = { ...moment(0), sentence: 'dog' }
+    bin('a', 'A', [dog])
+    await bins.load()
+    await bins.open(0)
+    bin('a', 'A', [{ ...dog, end_s: 1.5 }])
+    await bins.load()
+    expect(session.open).toMatchObject({ start_s: 0, end_s: 1.5 })
+    for (const other of [{ ...moment(1), sentence: 'cars' }, { ...moment(9), sentence: 'dog' }]) {
+      bin('a', 'A', [other])
+      await bins.load()
+      expect(session.open).toMatchObject({ start_s: 0, end_s: 1.5 })
+    }
+  })
   it('of another moment is kept beside the own change', async () => {
     bin('a', 'A', [moment(0), moment(2), moment(4)])
     await bins.load()
@@ -206,6 +221,21 @@ describe('a name', () => {
     expect(starts()).toEqual({ 'C 2': [0, 1], B: [10], C: [] })
     expect([bins.bin.name, bins.problem, bins.isUnsaved]).toEqual(['C 2', '', false])
   })
+})
+
+it('opens a moment once the service responds, unless another one was opened by then', async () => {
+  const { session } = await import('../src/session.svelte')
+  bin('a', 'A', [moment(0), moment(4)])
+  await bins.load()
+  isDown = true
+  void bins.open(0)
+  await settle()
+  expect([session.open, bins.notice?.text]).toEqual([null, expect.stringContaining('does not respond')])
+  void bins.open(1)
+  await settle()
+  isDown = false
+  await settle(3000)
+  expect(session.open?.start_s).toBe(4)
 })
 
 describe('a page that is closed before all is stored', () => {

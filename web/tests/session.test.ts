@@ -262,7 +262,7 @@ describe('address', () => {
   })
   it('keeps the times of a moment to a microsecond', async () => {
     const [start_s, end_s] = [100, 200].map((frame) => (frame * 1001) / 60000)
-    await session.view({ video_id: ID, start_s, end_s })
+    await session.view({ video_id: ID, start_s, end_s }, () => {})
     expect(entries.at(-1)).toMatch(/&s=1.668333&e=3.336667$/)
     await session.read()
     expect(session.open!.start_s).toBeCloseTo(start_s, 6)
