@@ -90,6 +90,21 @@ def test_times_are_seconds_from_the_first_frame(clip, tmp_path):
     assert spans(passages) == TEXTS
 
 
+def test_cues_without_an_end_are_counted_in_a_warning(clip, tmp_path):
+    cues = [(500, 500, "Hello"), (1000, 1000, "there, " * 5), (1250, 3000, "you")]
+    film = mux(clip, tmp_path / "film.mkv", [("ass", "eng", cues)])
+    times = [(0.5, 1.0), (1.0, 1.25), (1.25, 3.0)]
+    passages, (warning,) = read(film)
+    assert [(passage.start_s, passage.end_s) for passage in passages] == times
+    assert warning.startswith("2 cues")
+    film.write_bytes(clip.read_bytes())
+    text = "1\n00:00:00,500 --> 00:00:00,000\nHello\n\n2\n00:00:01,000 --> 00:00:02,000\nthere\n"
+    (tmp_path / "film.srt").write_text(text)
+    passages, (warning,) = read(film)
+    assert [(passage.start_s, passage.end_s) for passage in passages] == [(0.5, 1.0), (1.0, 2.0)]
+    assert warning.startswith(f"{tmp_path / 'film.srt'}: 1 cue ")
+
+
 def test_several_streams_are_separate_tracks_and_bitmaps_are_named(clip, tmp_path):
     tracks = [("subrip", "eng", CUES), ("subrip", "ger", [(400, 900, "Hallo")])]
     tracks.append(("dvd_subtitle", "fre", [(0, 9, b"x" * 9)]))

@@ -264,6 +264,16 @@ def test_faults_affect_one_cue_only(fault):
     assert faults.broken == broken
 
 
+@pytest.mark.parametrize(("suffix", "write"), [(".srt", srt), (".vtt", vtt), (".ass", ass)])
+def test_a_cue_without_an_end_lasts_until_it_is_read_or_the_next_begins(suffix, write):
+    long = "a long text " * 100
+    starts = [(0, "one"), (500, "two"), (500, long), (60_000, long), (200_000, "last")]
+    cues, faults = read(write([(start, 0, text) for start, text in starts]), suffix)
+    spans = [(0, 500), (500, 1500), (500, 7500), (60_000, 67_000), (200_000, 201_000)]
+    assert [cue[:2] for cue in cues] == spans
+    assert faults == Faults(without_end=5)
+
+
 def test_captions_that_roll_up_do_not_repeat_lines():
     rolled = [
         (0, 1000, "one"),

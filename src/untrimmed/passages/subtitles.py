@@ -24,7 +24,7 @@ from untrimmed.passages.passage import Passage, TextMode
 from untrimmed.passages.source import Media, PassageSource, ReadingReport, register_source
 from untrimmed.video.reader import SubtitleCue, SubtitleReader, is_video_path
 
-_VERSION = 4
+_VERSION = 5
 SUFFIXES = (".srt", ".vtt", ".ass", ".ssa")
 _UNREAD_SUFFIXES = (".dfxp", ".idx", ".sbv", ".scc", ".smi", ".stl", ".sub", ".sup", ".ttml")
 _FOLDERS = {"sub", "subs", "subtitles"}  # names of folders of subtitles, in lower case

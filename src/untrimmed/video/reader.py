@@ -28,7 +28,7 @@ from untrimmed.errors import ConfigError, VideoError, counted, shown
 from untrimmed.files import whole_file
 from untrimmed.video.messages import SOUND_HZ
 from untrimmed.video.process import DecodeProcess, Limits, require_decoder
-from untrimmed.video.subtitle_text import MAX_CUE
+from untrimmed.video.subtitle_text import MAX_CUE, WITHOUT_END
 from untrimmed.video.timeline import check_fps
 from untrimmed.video.timing import Timing
 
@@ -348,6 +348,8 @@ class SubtitleReader:
                     )
                 if message["shortened"]:
                     self.faults.append(f"{counted(message['shortened'], 'cue')} shortened to {MAX_CUE} characters")
+                if message["without_end"]:
+                    self.faults.append(f"{counted(message['without_end'], 'cue')} {WITHOUT_END}")
                 if message["is_incomplete"]:
                     self.faults.append("ends in the middle of a cue, which was left out; download the file again")
                 if message["is_encoding_uncertain"]:

@@ -10,15 +10,18 @@ from typing import Any
 
 import av
 
+from untrimmed.errors import counted
 from untrimmed.video.decode import MediaProblemError, OpenVideo, open_regular_file, read_packets
 from untrimmed.video.subtitle_text import (
     MAX_CUE,
     MAX_FILE_BYTES,
+    WITHOUT_END,
     Cue,
     EncodingUnknownError,
     Faults,
     plain_ass_text,
     read_cues,
+    with_end,
 )
 
 # Codecs whose cues FFmpeg converts to ASS. Other subtitle streams are pictures, or there is no decoder for them.
@@ -56,10 +59,12 @@ def language_of(stream: Any) -> str:
 def stream_cues(
     video: OpenVideo, streams: list[Any], origin_s: float, on_progress: Callable[[float], None], warnings: list[str]
 ) -> Iterator[tuple[int, Cue]]:
-    """Yield the cues of text streams, each with the index of its stream, in the order of the file.
+    """Yield the cues of text streams, each with the index of its stream. A stream's cues have the order of the file.
 
     `origin_s` is the timestamp of the video's first frame in the container, in seconds.
     """
+    faults = Faults()
+    last: dict[int, Cue] = {}  # of each stream
     for packet in read_packets(video, streams, warnings):
         if packet.pts is None:
             continue
@@ -78,9 +83,15 @@ def stream_cues(
             warnings.append(warning)
         text = text[:MAX_CUE]
         if text and end_s > 0:
-            start_ms = max(0, round(1000 * start_s))
-            end_ms = round(1000 * end_s)
-            yield packet.stream.index, Cue(start_ms, end_ms if end_ms > start_ms else start_ms + 1000, text)
+            index = packet.stream.index
+            cue = Cue(max(0, round(1000 * start_s)), round(1000 * end_s), text)
+            if index in last:
+                yield index, with_end(last[index], cue.start_ms, faults)
+            last[index] = cue
+    for index, cue in last.items():
+        yield index, with_end(cue, None, faults)
+    if faults.without_end:
+        warnings.append(f"{counted(faults.without_end, 'cue')} {WITHOUT_END}")
 
 
 def _text_of(subtitle: Any) -> str:

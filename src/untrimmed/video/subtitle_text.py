@@ -18,9 +18,11 @@ from typing import BinaryIO, NamedTuple
 MAX_LINE = 10_000
 MAX_CUE = 4_000  # characters
 MAX_FILE_BYTES = 1 << 28
+WITHOUT_END = "with an estimated end, because the end is not after the start"  # a warning, after the number of cues
 _SAMPLE_BYTES = 1 << 18
 _MIN_READING_MS = 1000
-_READING_MS = 60  # assumed duration per character of a cue whose end is before its start
+_MAX_READING_MS = 7000
+_READING_MS = 60  # assumed duration per character of a cue whose end is not after its start
 _ROLL_UP_MS = 100  # a cue that begins at most this long after the end of another may repeat the other's lines
 
 _BOMS = (
@@ -78,6 +80,7 @@ class Faults:
 
     broken: int = 0  # number of cues with unreadable times, which are left out
     shortened: int = 0  # number of cues with too many characters, see `MAX_CUE` and `MAX_LINE`
+    without_end: int = 0  # number of cues whose end is not after their start, see `with_end`
     is_incomplete: bool = False  # the file ends in the middle of a cue, which is left out
     is_encoding_uncertain: bool = False
 
@@ -105,12 +108,12 @@ def read_cues(file: BinaryIO, suffix: str, language: str, faults: Faults) -> Ite
     last: Cue | None = None
     for start_ms, end_ms, text in cues:
         if last is not None:
-            yield last
+            yield with_end(last, start_ms, faults)
         last = Cue(start_ms, end_ms, text) if text else None
     if getattr(reader, "bytebuffer", b""):  # the file ends in the middle of a character
         faults.is_incomplete = True
     elif last is not None:
-        yield last
+        yield with_end(last, None, faults)
 
 
 def _lines(reader: codecs.StreamReader) -> Iterator[str]:
@@ -229,7 +232,7 @@ def _timed_cues(
             joined = " ".join(new)
             faults.shortened += is_shortened or len(joined) > MAX_CUE
             is_shortened = False
-            yield (span[0], _plausible_end(*span, joined[:MAX_CUE]), joined[:MAX_CUE])
+            yield (*span, joined[:MAX_CUE])
 
     for line in lines:
         match = _TIMING.match(line[:_MAX_TIMES]) if "->" in line else None
@@ -303,8 +306,7 @@ def _ass_cues(lines: Iterable[str], faults: Faults) -> Iterator[tuple[int, int, 
             continue
         text = plain_ass_text(event.get("text", ""))
         faults.shortened += len(text) > MAX_CUE or len(line) == MAX_LINE
-        text = text[:MAX_CUE]
-        yield span[0], _plausible_end(*span, text), text
+        yield (*span, text[:MAX_CUE])
 
 
 def _span(start: str, end: str) -> tuple[int, int] | None:
@@ -339,9 +341,18 @@ def _milliseconds(text: str) -> int | None:
     return -milliseconds if match[1] else milliseconds
 
 
-def _plausible_end(start_ms: int, end_ms: int, text: str) -> int:
-    """Return the end of a cue. If it is not after the start, return an end that leaves enough time to read the text."""
-    return end_ms if end_ms > start_ms else start_ms + max(_MIN_READING_MS, _READING_MS * len(text))
+def with_end(cue: Cue, next_ms: int | None, faults: Faults) -> Cue:
+    """Return a cue whose end is after its start, and count it in `faults` if its own end is not.
+
+    Its end is then when the text can have been read, or earlier if the next cue starts earlier, at `next_ms`.
+    """
+    if cue.end_ms > cue.start_ms:
+        return cue
+    faults.without_end += 1
+    end_ms = cue.start_ms + min(max(_MIN_READING_MS, _READING_MS * len(cue.text)), _MAX_READING_MS)
+    if next_ms is not None and next_ms > cue.start_ms:
+        end_ms = min(end_ms, next_ms)
+    return cue._replace(end_ms=end_ms)
 
 
 def plain_ass_text(text: str) -> str:
