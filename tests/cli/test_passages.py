@@ -230,6 +230,7 @@ def test_status_repeats_the_warnings_of_earlier_runs(run, videos):
     assert [warning["path"] for warning in warnings] == [str(videos / "flag.mp4"), str(videos / "sea [1].mp4")]
     status = run("status")[1]
     assert all(warning["reason"] in status for warning in warnings)
+    assert str(videos / "flag.mp4") not in status, "the reason names the subtitle file, and the line is shorter"
     assert "0 (" not in status
     assert run("ls")[1].count("(text)") == 1
 

@@ -91,7 +91,9 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
     if facts["gone"]:
         write(f"gone      {_videos(facts['gone'])} missing on disk; to remove from the library: untrimmed rm --gone")
     for warning in facts["warnings"][:_MAX_LISTED_WARNINGS]:
-        write(f"warning   {shown(Path(warning['path']))}: {warning['reason']}")
+        path, reason = Path(warning["path"]), warning["reason"]
+        names_file = reason.startswith(str(path.parent))  # for example the subtitle file beside the video
+        write(f"warning   {reason if names_file else f'{shown(path)}: {reason}'}")
     if (more := len(facts["warnings"]) - _MAX_LISTED_WARNINGS) > 0:
         write(f"warnings  {more} more; to list all: untrimmed status --json")
 
