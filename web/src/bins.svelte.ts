@@ -72,12 +72,13 @@ class Bins {
   /** Read the bins of the library, and store what this browser kept. If another page changed the open bin, show the change. */
   async load(): Promise<void> {
     if (this.isSaving || this.#unsaved.size) return // saving finds the changes of other pages
+    const save = this.#save
     try {
       this.problem = ''
       await this.#migrate()
       await this.#list()
       await this.#recover()
-      if (this.bin.key !== FIRST || this.moments.length) return await this.#showChange()
+      if (this.bin.key !== FIRST || this.moments.length) return await this.#showChange(save)
       const id = remembered(OPEN)
       const first = this.all.find((bin) => bin.bin_id === id) ?? this.all[0]
       const pending = first && this.#pending(first.bin_id)
@@ -87,20 +88,20 @@ class Bins {
       this.problem = (error as Error).message
     }
   }
-  /** Show what another page has made of the open bin, unless this page changes it in the meantime. */
-  async #showChange(): Promise<void> {
+  /** Show what another page has made of the open bin, unless this page has saved a change since the save `last`. */
+  async #showChange(last: Promise<void>): Promise<void> {
     const { bin_id, key } = this.bin
     const listed = this.all.find((bin) => bin.bin_id === bin_id)
     if (!bin_id || listed?.version === this.#stored.get(bin_id)?.version) return
     const read = listed && (await api.bin(bin_id))
-    if (this.bin.key !== key || this.isSaving || this.#unsaved.size) return
+    if (this.bin.key !== key || this.#save !== last || this.#unsaved.size) return
     const own = $state.snapshot(this.bin)
-    changes.forget(key) // their undo would remove the other page's change
     if (read) {
       this.#show(read)
       this.#follow(own.moments, read.moments)
       this.#tell(`${own.name} was changed in another window`, null)
     } else {
+      changes.forget(key)
       this.#ids.delete(key)
       const text = `${own.name} was deleted in another window`
       changes.add({ name: text, undo: () => this.#restore(own) })
@@ -165,8 +166,10 @@ class Bins {
   }
   #show(read: BinJson): void {
     const { bin_id, name, moments } = read
-    this.#stored.set(bin_id, $state.snapshot(read))
+    const known = this.#stored.get(bin_id)
     const key = [...this.#ids].find(([, id]) => id === bin_id)?.[0] ?? bin_id
+    if (known && known.version !== read.version) changes.forget(key) // their undo would remove another page's change
+    this.#stored.set(bin_id, $state.snapshot(read))
     this.#ids.set(key, bin_id)
     this.bin = { key, bin_id, name, moments }
     remember(OPEN, bin_id)

@@ -157,9 +157,9 @@ export class Playback {
     } else if (loop && !video.paused && at_s < loop.start_s - BEFORE_LOOP_S) this.seek(loop.start_s)
   }
   /** Whether the last frame of the loop is on screen and would soon be replaced. */
-  #isOver({ last_s = Infinity, end_s }: Loop, at_s: number): boolean {
+  #isOver({ start_s, last_s = Infinity, end_s }: Loop, at_s: number): boolean {
     const shown_s = this.#isSought || this.#shown_s === null ? at_s : this.#shown_s + this.#offset_s
-    return at_s >= end_s - (shown_s >= last_s ? AHEAD_S * this.speed : 0)
+    return at_s >= end_s - (shown_s >= last_s ? Math.min(AHEAD_S * this.speed, (end_s - start_s) / 2) : 0)
   }
   #read(video: HTMLVideoElement, now: number): void {
     const isOver = video.ended || video.error !== null // the element is paused in both cases

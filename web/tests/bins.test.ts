@@ -76,6 +76,34 @@ describe('a change by another page', () => {
     await settle()
     expect(starts()).toEqual({ A: [5], B: [10] })
   })
+  it('is not removed by undo after its bin is chosen again', async () => {
+    await bins.load()
+    bins.add(moment(1))
+    await settle()
+    await bins.choose('b')
+    bin('a', 'A', [moment(0), moment(1), moment(7)])
+    await bins.choose('a')
+    bins.undo()
+    await settle()
+    expect(starts().A).toEqual([0, 1, 7])
+  })
+  it('is not mistaken for an own change that is stored while the bins are read', async () => {
+    await bins.load()
+    const list = answer('/api/bins') // as it was before the change
+    vi.stubGlobal('fetch', (path: string, init?: RequestInit) => {
+      if (path !== '/api/bins' || init?.method) return answer(path, init)
+      vi.stubGlobal('fetch', answer)
+      return new Promise((resolve) => setTimeout(() => resolve(list), 100))
+    })
+    const loaded = bins.load()
+    bins.add(moment(1))
+    await settle(200)
+    await loaded
+    expect(bins.notice?.text).toBe('Added to A')
+    bins.undo()
+    await settle()
+    expect(starts().A).toEqual([0])
+  })
   it('does not replace a change that is not stored', async () => {
     await bins.load()
     isDown = true

@@ -60,6 +60,16 @@ def test_putting_a_known_id_replaces_its_row(index):
     assert np.array_equal(index.get(first.record.video_id).features.vectors, second.features.vectors)
 
 
+def test_videos_can_be_replaced_while_they_are_read(index):
+    videos = [stored(f"{number}.mp4", seed=number) for number in range(40)]
+    index.put_all(videos)
+    read = []
+    for video in index.read([video.record.video_id for video in videos]):
+        index.put(video)
+        read.append(video.record.video_id)
+    assert sorted(read) == sorted(video.record.video_id for video in videos)
+
+
 def test_a_relocated_video_keeps_its_id_and_vectors(index, tmp_path):
     video = stored("/v/a.mp4")
     index.put(video)

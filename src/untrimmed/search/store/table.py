@@ -171,6 +171,7 @@ class VideoIndex(LanceTable):
         if table is None:
             return
         with self._guarded("read"):
+            table = table.checkout_version(table.version)  # places change if a video is added while these are read
             places = _places(table, video_ids)
         for start in range(0, len(places), _VIDEOS_AT_A_TIME):
             with self._guarded("read"):  # only for reading, not for the caller's work on the videos
