@@ -15,6 +15,7 @@ from untrimmed.passages.words import TextQuery, words_of, words_strength
 from untrimmed.search.query import answer
 from untrimmed.search.query.fusion import FusionCandidate, FusionSettings, fuse
 from untrimmed.search.query.hits import Hits
+from untrimmed.search.query.query import Place
 from untrimmed.types import Reading, TextFeatures
 
 CLIPS = {"sea": ["blue", "white", "blue"], "sun": ["yellow", "red"], "wood": ["green", "blue"], "snow": ["white"]}
@@ -136,6 +137,15 @@ def test_words_in_quotes_match_no_picture(lib, plain):
 def test_quotes_that_are_empty_or_not_closed_are_one_warning(lib, query):
     (warning,) = lib.search(query).warnings
     assert "quot" in warning
+
+
+@pytest.mark.parametrize("text", ['""', '"?'])
+def test_an_example_beside_quotes_without_words_finds_what_it_finds_alone(lib, text):
+    like = (Place(lib.videos()[0].path, 1.0),)
+    hits, alone = lib.search(Query(text, like=like)), lib.search(Query(like=like))
+    assert [(hit.video, hit.score) for hit in hits] == [(hit.video, hit.score) for hit in alone]
+    assert (len(hits) > 0, any("quot" in warning for warning in hits.warnings)) == (True, True)
+    assert list(lib.search(Query("", said='""', like=like))) == []
 
 
 def test_excluded_sentences_are_compared_with_pictures_only(lib):

@@ -239,12 +239,17 @@ def _missing_passages(view: View, query: Query) -> list[str]:
 
 
 def _quote_problems(query: Query) -> tuple[list[str], bool]:
-    """Return what is wrong with quotes, and whether a sentence with such a problem has no words."""
+    """Return what is wrong with quotes, and whether there are no hits because a sentence that is needed has no words.
+
+    Next to an example, the sentence is not needed.
+    """
     from untrimmed.passages.words import TextQuery, quote_problem
 
     texts = () if query.then else (query.text, query.said, query.written)
     problems = {text: problem for text in texts if (problem := quote_problem(text))}
-    return list(dict.fromkeys(problems.values())), any(not TextQuery.of(text).words for text in problems)
+    needed = (query.said, query.written, "" if query.has_examples else query.text)
+    is_blank = any(text in problems and not TextQuery.of(text).words for text in needed)
+    return list(dict.fromkeys(problems.values())), is_blank
 
 
 def _text_parts(
