@@ -102,6 +102,12 @@ def test_a_transcript_that_is_missing_says_why(run, with_subtitles):
     assert "cuts today." in run("transcript", "flag", "--language", "eng")[1]
 
 
+def test_a_path_that_contains_the_name_of_an_argument_is_printed_unchanged(run, with_subtitles):
+    for name in ("film (split).mp4", "film (out)"):
+        code, _, err = run("transcript", with_subtitles / name)
+        assert (code, str(with_subtitles / name) in err) == (2, True)
+
+
 def test_text_that_was_not_read_yet_is_reported(run, videos, monkeypatch):
     (videos / "flag.en.srt").write_text(SRT)
     with monkeypatch.context() as patched:

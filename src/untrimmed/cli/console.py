@@ -13,7 +13,7 @@ from untrimmed.errors import ConfigError
 
 NOTHING_FOUND, USAGE, SOME_FAILED = 1, 2, 3  # exit codes of all commands
 # Python arguments that messages name, and that are options of commands
-_ARGUMENTS = r"\((compile|data|device|out|root|split|video_features)\)"
+_ARGUMENTS = r"\((compile|data|device|out|root|split|video_features)\)(?=[ ,]|$)"
 
 # Print text verbatim: rich would interpret [brackets] and :colons: in file names as markup and emoji.
 _VERBATIM: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False, "soft_wrap": True}
@@ -47,12 +47,17 @@ def print_json(document: Any, *, indent: int | None = 2) -> None:
 
 
 def with_options(message: str) -> str:
-    """Return an error message in which options replace the arguments of Python functions in parentheses.
+    """Return an error message in whose advice, after the last semicolon, options replace arguments in parentheses.
 
-    >>> with_options("choose another folder (out)")
-    'choose another folder (--out)'
+    The text before it may contain a path with such a name.
+
+    >>> with_options("runs/one (out): is a file; choose another folder (out)")
+    'runs/one (out): is a file; choose another folder (--out)'
     """
-    return re.sub(_ARGUMENTS, lambda match: f"(--{match[1].replace('_', '-')})", message)
+    problem, semicolon, advice = message.rpartition("; ")
+    if not semicolon:
+        return message
+    return problem + semicolon + re.sub(_ARGUMENTS, lambda match: f"(--{match[1].replace('_', '-')})", advice)
 
 
 def clock(time_s: float) -> str:

@@ -125,7 +125,8 @@ def export_features(
                 write_words(target, layout, _words(list(chain.from_iterable(captions.values())), encoder))
             (temporary / ORIGIN).write_text(_origin(settings, len(records)), encoding="utf-8")
     except OSError as error:
-        raise FeatureError(f"{out / name}: cannot be written ({error}); free space or choose another --out") from error
+        what = f"{out / name}: cannot be written ({error})"
+        raise FeatureError(f"{what}; free space or choose another folder (out)") from error
     counts = {split: len(group) for split, group in captions.items()}
     return ExportedFeatures(out / name, len(records), counts, settings.frame_dim, settings.word_dim, tuple(left_out))
 
