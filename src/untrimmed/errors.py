@@ -181,6 +181,14 @@ def shown(path: Path) -> str:
     return str(path) if str(path).isprintable() else repr(str(path))
 
 
+def names_file_beside(video: Path, warning: str) -> bool:
+    """Whether a warning about a video begins with the path of a file beside it, such as a subtitle file.
+
+    Several videos can have the same warning about such a file.
+    """
+    return warning.startswith(str(video.parent))
+
+
 def named(names: Iterable[str], limit: int = 3) -> str:
     """Return the first names as text for a message, with the number of further names.
 

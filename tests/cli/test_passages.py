@@ -241,6 +241,25 @@ def test_status_repeats_the_warnings_of_earlier_runs(run, videos):
     assert run("ls")[1].count("(text)") == 1
 
 
+def test_a_file_whose_video_is_unclear_is_one_warning_until_it_is_deleted(run, videos):
+    def reasons():
+        return [warning["reason"] for warning in json.loads(run("status", "--json")[1])["warnings"]]
+
+    run("index", videos)
+    (videos / "Subs").mkdir()
+    unclear = videos / "Subs" / "English.srt"
+    unclear.write_text(SRT)
+    assert run("index", videos)[2].count(str(unclear)) == 1
+    (reason,) = reasons()
+    assert str(unclear) in reason
+    assert str(unclear) not in run("index", videos)[2]
+    run("rm", videos / "flag.mp4")
+    assert reasons() == [reason], "the other videos have the warning too"
+    unclear.unlink()
+    run("index", videos)
+    assert reasons() == []
+
+
 def test_passages_are_listed_and_added_without_paths(run, videos):
     run("index", videos, "--no-subtitles")
     (videos / "flag.en.srt").write_text(SRT)

@@ -3,6 +3,7 @@
 import shlex
 import sys
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ import typer
 
 from untrimmed.cli.console import SOME_FAILED, clock, print_json, progress_console, result_console
 from untrimmed.cli.options import JsonOption, LibraryOption, parse_path
-from untrimmed.errors import ConfigError, shown
+from untrimmed.errors import ConfigError, names_file_beside, shown
 from untrimmed.precision import BUILTIN_PRODUCTS, choose_format
 from untrimmed.search.store.bucket import name_of
 from untrimmed.search.store.listing import find_deleted, is_deleted, read_readings, read_records
@@ -67,7 +68,7 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
         "thumbnail_bytes": sum(map(_size, (folder / THUMBNAILS).rglob("*"))),
         "passages": sum(passages_of(folder).values()),
         **{name: getattr(settings, name, None) for name in _JSON_SETTINGS},
-        "warnings": _warnings(folder, records),
+        "warnings": list(_distinct(_warnings(folder, records))),
     }
     if json_output:
         print_json(facts)
@@ -92,8 +93,7 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
         write(f"gone      {_videos(facts['gone'])} missing on disk; to remove from the library: untrimmed rm --gone")
     for warning in facts["warnings"][:_MAX_LISTED_WARNINGS]:
         path, reason = Path(warning["path"]), warning["reason"]
-        names_file = reason.startswith(str(path.parent))  # for example the subtitle file beside the video
-        write(f"warning   {reason if names_file else f'{shown(path)}: {reason}'}")
+        write(f"warning   {reason if names_file_beside(path, reason) else f'{shown(path)}: {reason}'}")
     if (more := len(facts["warnings"]) - _MAX_LISTED_WARNINGS) > 0:
         write(f"warnings  {more} more; to list all: untrimmed status --json")
 
@@ -110,6 +110,16 @@ def _warnings(folder: Path, records: list[VideoRecord]) -> list[dict[str, str]]:
         for reason in filter(None, (record.warnings, *of_texts.get(record.video_id, ())))
         if reason == record.warnings or reason not in record.warnings
     ]
+
+
+def _distinct(warnings: Iterable[dict[str, str]]) -> Iterator[dict[str, str]]:
+    """Yield warnings. A warning about a subtitle file is yielded for the first of its videos only."""
+    about_files: set[str] = set()
+    for warning in warnings:
+        if warning["reason"] not in about_files:
+            yield warning
+        if names_file_beside(Path(warning["path"]), warning["reason"]):
+            about_files.add(warning["reason"])
 
 
 def passages_of(folder: Path) -> Counter[str]:

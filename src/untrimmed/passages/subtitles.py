@@ -46,7 +46,6 @@ class Subtitles(PassageSource):
     _folders: dict[Path, dict[str, dict[Path, str | None]]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    _reported: set[Path] = field(default_factory=set, init=False, repr=False, compare=False)  # unclear files
 
     @property
     def identity(self) -> str:
@@ -54,8 +53,11 @@ class Subtitles(PassageSource):
         return f"subtitle-{_VERSION}"
 
     def fingerprint(self, media: Media) -> str:
-        """Return the name, size, time of the last change and access of each subtitle file of the video."""
-        states = []
+        """Return the name, size, time of the last change and access of each subtitle file of the video.
+
+        Of files that may belong to another video, it contains only the names, because these files are not read.
+        """
+        states = [f"{path.relative_to(media.path.parent)} unclear" for path in self._unclear_files(media.path)]
         for path in self.files(media.path):
             try:
                 status = path.stat()
@@ -75,9 +77,6 @@ class Subtitles(PassageSource):
         if media.path.is_file():
             yield from self._read_streams(reader, media, report)
         for path in self._unclear_files(media.path):
-            if path in self._reported:  # with another video
-                continue
-            self._reported.add(path)
             advice = "if it does not, name it like its video, e.g. film.en.srt for film.mp4"
             report.warn(f"{shown(path)}: not read, because it may belong to another video; {advice}")
         for path, language in self.files(media.path).items():

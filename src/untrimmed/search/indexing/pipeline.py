@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from untrimmed.encoders.encoder import Encoder
-from untrimmed.errors import FeatureError, shown
+from untrimmed.errors import FeatureError, names_file_beside, shown
 from untrimmed.search.corpora.corpus import SearchModel
 from untrimmed.search.indexing.estimate import Estimate
 from untrimmed.search.indexing.video_files import (
@@ -350,12 +350,15 @@ class Indexer:
         from untrimmed.search.indexing.passages import PassageReader, PassageStep
 
         report = self._report
+        about_files: set[str] = set()  # warnings that several videos can have
 
         def on_step(step: PassageStep) -> None:
             path = Path(step.record.path)
             # sources may find the damage that the record of the video already lists
             known = step.record.warnings
-            report.warnings += [Failure(path, line) for line in step.warnings if line not in known]
+            lines = [line for line in step.warnings if line not in known and line not in about_files]
+            report.warnings += [Failure(path, line) for line in lines]
+            about_files.update(line for line in lines if names_file_beside(path, line))
             if step.failure:
                 reason = step.failure.removeprefix(f"{shown(path)}: ")
                 report.warnings.append(Failure(path, f"the text source {step.source!r} cannot be read ({reason})"))
