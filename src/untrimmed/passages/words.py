@@ -41,7 +41,7 @@ _PLAIN_LETTERS = str.maketrans(
 )
 _SYMBOLS = frozenset("+#%&@§°$€£¥=<>")  # in a quoted phrase, they must match too: C++, 5%, #metoo
 _QUOTED = re.compile(r'"([^"]*)"|“([^”]*)”|„([^“”]*)[“”]|«([^»]*)»')
-_OPENING_QUOTE = re.compile(r'(?:^|\s)["“„](?=\S)')  # `7" screen` has none
+_OPENING_QUOTE = re.compile(r'(?:^|\s)["“„«](?=\S)')  # `7" screen` has none
 # English words that do not describe the content of a passage. They are ignored in a query that has other words.
 _STOP_WORDS = """
     a about after all also am an and any are as at be because been before being both but by can could did do does dont

@@ -132,11 +132,16 @@ def test_words_in_quotes_match_no_picture(lib, plain):
 
 
 @pytest.mark.parametrize(
-    "query", ['""', 'blue ""', '"blue', "“blue", Query("blue", said='"budget'), Query("", said='""')]
+    "query", ['""', 'blue ""', '"blue', "“blue", "«blue", Query("blue", said='"budget'), Query("", said='""')]
 )
 def test_quotes_that_are_empty_or_not_closed_are_one_warning(lib, query):
     (warning,) = lib.search(query).warnings
     assert "quot" in warning
+
+
+def test_no_closing_quote_is_requested_where_words_in_quotes_find_nothing(lib, plain):
+    for hits in (plain.search('blue "white'), lib.search(Query('blue "white', modes=("seen",)))):
+        assert (len(hits) > 0, any("quot" in warning for warning in hits.warnings)) == (True, False)
 
 
 @pytest.mark.parametrize("text", ['""', '"?'])

@@ -129,7 +129,7 @@ def answer(
         return Hits([], [*warnings, f"no video of the library meets: {query.filters}"], filters_exclude_all=True)
     if missing := _missing_passages(view, query):
         return Hits([], missing)
-    quotes, is_blank = _quote_problems(query)
+    quotes, is_blank = _quote_problems(query, has_passages=passages is not None)
     if is_blank:
         return Hits([], quotes)
     warnings = [*quotes, *warnings]
@@ -238,15 +238,17 @@ def _missing_passages(view: View, query: Query) -> list[str]:
     return [_NO_PASSAGES[mode] for mode in dict.fromkeys(missing)]
 
 
-def _quote_problems(query: Query) -> tuple[list[str], bool]:
+def _quote_problems(query: Query, *, has_passages: bool) -> tuple[list[str], bool]:
     """Return what is wrong with quotes, and whether there are no hits because a sentence that is needed has no words.
 
-    Next to an example, the sentence is not needed.
+    Next to an example, the sentence is not needed. Without passages, quotes around words are not repaired: words in
+    quotes match no picture.
     """
     from untrimmed.passages.words import TextQuery, quote_problem
 
     texts = () if query.then else (query.text, query.said, query.written)
-    problems = {text: problem for text in texts if (problem := quote_problem(text))}
+    wrong = {text: problem for text in texts if (problem := quote_problem(text))}
+    problems = {text: wrong[text] for text in wrong if has_passages or not TextQuery.of(text).words}
     needed = (query.said, query.written, "" if query.has_examples else query.text)
     is_blank = any(text in problems and not TextQuery.of(text).words for text in needed)
     return list(dict.fromkeys(problems.values())), is_blank
