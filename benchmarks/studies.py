@@ -81,11 +81,11 @@ def _prototypes(study: Path) -> str:
     rows = {
         losses: ("table4", [proto(num_losses=count) for count in range(len(LOSSES) + 1)]),
         "10, 20, 30, 60 prototypes (Table 5)": ("table5", [*prototypes[:2], proto(), prototypes[2]]),
-        "MS-SL, MS-SL with prototypes (six iterations)": ("", [f"ms_sl,{DROPOUT}", f"ms_sl+prototypes,{DROPOUT}"]),
-        "1, 3, 6 iterations, without auxiliary losses": ("", [proto(iterations, 0) for iterations in (1, 3, 6)]),
+        "MS-SL, MS-SL with prototypes (six iterations)": (None, [f"ms_sl,{DROPOUT}", f"ms_sl+prototypes,{DROPOUT}"]),
+        "1, 3, 6 iterations, without auxiliary losses": (None, [proto(iterations, 0) for iterations in (1, 3, 6)]),
     }
     lines = tuple(
-        (label, _published(table), ", ".join(f"{here[name][0]:.1f}" for name in names))
+        (label, _published(table) if table else "", ", ".join(f"{here[name][0]:.1f}" for name in names))
         for label, (table, names) in rows.items()
     )
     header = ("", "in the paper (TVR, features of CLIP-L/14)", "here (standard world, 750 steps, one seed)")
@@ -94,9 +94,8 @@ def _prototypes(study: Path) -> str:
 
 def _published(table: str) -> str:
     """Return the SumR of each row of a table in ProtoPRVR's paper."""
-    entry = next((entry for entry in paper_named("proto").entries if entry.name == table), None)
-    if not isinstance(entry, TrainedTable):
-        return ""
+    tables = (entry for entry in paper_named("proto").entries if isinstance(entry, TrainedTable))
+    entry = next(entry for entry in tables if entry.name == table)
     (column,) = entry.columns
     place = column.metrics.index("SumR")
     return ", ".join(str(row.paper[column.name][place]) for row in entry.rows)

@@ -38,7 +38,8 @@ def choose_device(name: str | torch.device, *, mps: bool = False) -> torch.devic
     count = {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}.get(kind, 1)
     if count == 0:
         raise ConfigError(
-            f"device {name!r}: PyTorch {torch.__version__} finds no {kind.upper()} device here; choose cpu (device)"
+            f"device {name!r}: PyTorch {torch.__version__} finds no {kind.upper()} device here; "
+            "choose another device (device), e.g. cpu"
         )
     if colon and int(number) >= count:
         raise ConfigError(f"device {name!r}: this machine has {count}, counted from 0; choose a lower number")

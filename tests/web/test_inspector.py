@@ -700,7 +700,7 @@ def test_escape_in_a_drag_returns_to_the_frame_before_it(visit):
     page.mouse.up()
 
 
-def test_end_stays_at_the_last_frame_although_a_moment_there_loops(visit):
+def test_the_end_key_stays_at_the_last_frame_of_a_moment_that_loops(visit):
     page = open_sea(visit)
     page.keyboard.press("End")
     until(page, f"{TIMECODE} === '00:00:05:24'")

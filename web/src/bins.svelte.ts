@@ -5,7 +5,7 @@ import * as api from './api'
 import { changes } from './changes'
 import { connection } from './connection.svelte'
 import type { Edited } from './edges'
-import type { BinJson, BinMomentJson, BinSummary, Span } from './service'
+import type { BinJson, BinList, BinMomentJson, BinSummary, Span } from './service'
 import { isSameSpan, session, type Open } from './session.svelte'
 import { forget, remember, remembered, stored } from './storage'
 
@@ -18,7 +18,7 @@ interface Trim { video_id: string; before: Edited; after: Edited }
 interface Details { before?: BinMoment[]; trim?: Trim; isQuiet?: boolean }
 /** `key` names the bin in this page, also before it is stored and while it is deleted. No id: not stored yet. */
 interface Bin { key: string; bin_id: string; name: string; moments: BinMoment[] }
-/** A bin that is not stored, the stored version that it changes, the contents that were sent without an answer, and its library. */
+/** A bin that is not stored, the stored version that it changes, the contents that were sent without an answer, and the library of the bin. */
 interface Unsaved { bin: Bin; base: BinJson | null; tried: string[]; library: string }
 const FIRST = 'new 0' // key of the bin that is shown until the bins are read
 
@@ -50,7 +50,7 @@ class Bins {
   #sent: Bin | null = null // the bin that is being stored
   #tried = new Map<string, string[]>() // contents that were sent without an answer, by key: the service may have stored them
   #left = stored<Unsaved[]>(UNSAVED, [], 'sessionStorage') // bins that the previous page of this tab could not store
-  #ofOthers: Unsaved[] = [] // bins of other libraries, which were served at the same address
+  #ofOthers: Unsaved[] = [] // unsaved bins of other libraries that were served at this address
   #save: Promise<void> = Promise.resolve() // the save that runs, or the last one
 
   get moments(): BinMoment[] {
@@ -69,7 +69,7 @@ class Bins {
     return opened && isSame(opened, place) ? this.#openedAt : this.moments.findIndex((moment) => isSame(moment, place))
   }
 
-  /** Read the bins of the library, and store what this browser kept. If another page changed the open bin, show the change. */
+  /** Read the bins of the library, and store the changes that this browser kept. If another page changed the open bin, show the change. */
   async load(): Promise<void> {
     if (this.isSaving || this.#unsaved.size) return // saving finds the changes of other pages
     const save = this.#save
@@ -88,7 +88,7 @@ class Bins {
       this.problem = (error as Error).message
     }
   }
-  /** Show what another page has made of the open bin, unless this page has saved a change since the save `last`. */
+  /** Show the other page's version of the open bin, unless this page has saved a change after the save `last`. */
   async #showChange(last: Promise<void>): Promise<void> {
     const { bin_id, key } = this.bin
     const listed = this.all.find((bin) => bin.bin_id === bin_id)
@@ -168,7 +168,7 @@ class Bins {
     const { bin_id, name, moments } = read
     const known = this.#stored.get(bin_id)
     const key = [...this.#ids].find(([, id]) => id === bin_id)?.[0] ?? bin_id
-    if (known && known.version !== read.version) changes.forget(key) // their undo would remove another page's change
+    if (known && known.version !== read.version) changes.forget(key) // undoing older steps would remove the other page's change
     this.#stored.set(bin_id, $state.snapshot(read))
     this.#ids.set(key, bin_id)
     this.bin = { key, bin_id, name, moments }
@@ -222,7 +222,7 @@ class Bins {
     if (this.bin.key !== key) return
     const bin = $state.snapshot(this.bin)
     try {
-      if (bin.bin_id) this.all = (await api.deleteBin(bin.bin_id, this.#stored.get(bin.bin_id)!.version)).bins
+      if (bin.bin_id) this.all = (await this.#deleted(bin.bin_id)).bins
       this.#unsaved.delete(key)
       this.#ids.delete(key)
       const text = `Deleted ${bin.name}`
@@ -236,6 +236,13 @@ class Bins {
     }
   }
 
+  /** Delete a bin, unless another page has deleted it already. Returns the bins that are left. */
+  #deleted(bin_id: string): Promise<BinList> {
+    return api.deleteBin(bin_id, this.#stored.get(bin_id)!.version).catch((error) => {
+      if (error instanceof api.Refusal && error.status === 404) return api.bins()
+      throw error
+    })
+  }
   /** Add a moment. Its note is the sentence that found it. */
   add({ video_id, video, start_s, end_s, sentence = session.foundBy }: NewMoment): void {
     const moment = { video_id, video, start_s, end_s, note: sentence.slice(0, 500), sentence, is_missing: false }
@@ -389,7 +396,7 @@ class Bins {
   #isOwn(bin: Bin, read: BinJson): boolean {
     return (this.#tried.get(bin.key) ?? []).includes(contentOf(read))
   }
-  /** Resolve a conflict with another page: keep both changes if one only renames or adds, or else the other page's version.
+  /** Resolve a conflict with another page: keep both changes if they can be merged (see `merged`), or else the other page's version.
    *
    * In the second case, undo restores the version of this page.
    */
@@ -401,6 +408,10 @@ class Bins {
     const now = this.#unsaved.get(bin.key) ?? bin
     const haveBothNames = base && now.name !== base.name && read.name !== base.name && now.name !== read.name
     const moments = base && !haveBothNames && merged(base.moments, now.moments, read.moments)
+    const show = (shown: BinJson | Bin, before: BinJson | Bin) => {
+      this.#restore({ ...shown, key: bin.key })
+      this.#follow(before.moments, shown.moments)
+    }
     if (moments) {
       if (now.name === base.name) now.name = read.name
       now.moments = moments
@@ -410,19 +421,14 @@ class Bins {
       }
       this.#unsaved.delete(bin.key)
       this.#sent = now
-      changes.forget(bin.key) // their undo would remove the other page's change
+      changes.forget(bin.key) // undoing older steps would remove the other page's change
       const both = $state.snapshot(now)
-      const undo = () => this.#restore({ key: bin.key, ...read })
-      changes.add({ name: `Own change of ${now.name}`, of: bin.key, undo, redo: () => this.#restore(both) })
+      changes.add({ name: `Own change of ${now.name}`, of: bin.key, undo: () => show(read, both), redo: () => show(both, read) })
       this.#tell(`${now.name} was also changed in another window. Both changes are kept`)
       return this.#send(now)
     }
     const own = $state.snapshot(now)
     const name = `Change of ${bin.name} in another window`
-    const show = (shown: BinJson | Bin, before: Bin | BinJson) => {
-      this.#restore({ ...shown, key: bin.key })
-      this.#follow(before.moments, shown.moments)
-    }
     changes.add({ name, of: bin.key, undo: () => show(own, read), redo: () => show(read, own) })
     this.#unsaved.delete(bin.key)
     if (this.bin.key === bin.key) {
@@ -431,7 +437,7 @@ class Bins {
     }
     this.#tell(`${bin.name} was changed in another window. Undo restores your version`)
   }
-  /** If another version of the open bin trims the moment that was opened last, move its edges in the inspector and in the results. */
+  /** If the moment that was opened last has other edges in the new version of the open bin, move them in the inspector and in the results. */
   #follow(before: BinMoment[], after: BinMoment[]): void {
     const [from, to] = [before[this.#openedAt], after[this.#openedAt]]
     if (!from || !to || after.length !== before.length) return
@@ -506,13 +512,13 @@ const contentOf = ({ name = '', moments }: { name?: string; moments: BinMoment[]
 
 const haveSameContent = (some: BinMoment[], others: BinMoment[]) => contentOf({ moments: some }) === contentOf({ moments: others })
 
-/** Both lists in one, if one of them only adds moments at the end, or they change different moments. Otherwise null. */
+/** Merge two lists if one only adds moments at the end, or if they change different moments. Otherwise return null. */
 function merged(base: BinMoment[], mine: BinMoment[], theirs: BinMoment[]): BinMoment[] | null {
   const added = (list: BinMoment[]) => (haveSameContent(list.slice(0, base.length), base) ? list.slice(base.length) : null)
   const [ours, others] = [added(mine), added(theirs)]
   const without = (list: BinMoment[], known: BinMoment[]) => list.filter((moment) => !known.some((other) => isSame(other, moment)))
+  if (ours) return [...theirs, ...without(ours, theirs)] // first, so that the other page's additions keep their places
   if (others) return [...mine, ...without(others, mine)]
-  if (ours) return [...theirs, ...without(ours, theirs)]
   if (mine.length !== base.length || theirs.length !== base.length) return null
   const isKept = (list: BinMoment[], i: number) => haveSameContent([list[i]], [base[i]])
   if (!base.every((_, i) => isKept(mine, i) || isKept(theirs, i))) return null

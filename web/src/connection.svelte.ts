@@ -1,12 +1,12 @@
-// Whether the service responds. What failed while it did not is requested again once it does.
+// Waits for a service that does not respond. Failed requests are repeated once it responds again.
 
 const POLL_MS = 2000
 
 class Connection {
-  attempt = $state(0) // grows when requests that failed should be made again
+  attempt = $state(0) // increases when failed requests should be repeated
   #return: Promise<void> | null = null
 
-  /** Fulfilled once the service responds. Call this when a request was not answered. */
+  /** Resolve once the service responds. Call this after a request without an answer. */
   returns(): Promise<void> {
     return (this.#return ??= this.#poll())
   }

@@ -33,10 +33,13 @@ const sight = new IntersectionObserver(
   { rootMargin: '200px', scrollMargin: '200px' } as IntersectionObserverInit // the list of results scrolls
 )
 
-/** Load the picture of an `img` in turn, once it is in view or, if `isFirst`, now. A picture that replaces a loaded one (on hover) loads at once; a removed `img` cancels its load. */
+/** Load the picture of an `img` in turn, once it is in view or, if `isFirst`, now.
+ *
+ * A picture that replaces a loaded one (on hover) loads at once. Removing the `img` cancels the load.
+ */
 export const inTurn = (src: string, isFirst = false): Attachment<HTMLImageElement> => (image) => {
   void connection.attempt
-  if (image.src && image.complete && !image.naturalWidth) image.removeAttribute('src') // it could not be loaded
+  if (image.src && image.complete && !image.naturalWidth) image.removeAttribute('src') // loading failed: try again
   const before = image.dataset.src
   image.dataset.src = src
   if (image.src) {

@@ -11,7 +11,7 @@ const MUTED = 'untrimmed-muted'
 const MAX_SPEED = 8
 const STALL_MS = 400 // playback that makes no progress for this long is waiting
 const MAX_LAG_S = 0.15 // largest difference between the element's time and the start of the frame on screen; beyond it, the element's time counts
-const AHEAD_S = 0.05 // browsers show a frame up to this long before the element reaches its time, at normal speed
+const AHEAD_S = 0.05 // at normal speed, browsers show a frame up to this long before the time of the element reaches its start
 const BEFORE_LOOP_S = 0.3 // the start of the loop may move during playback: positions up to this far before it do not jump
 
 export class Playback {

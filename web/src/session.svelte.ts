@@ -22,12 +22,12 @@ import {
 
 /** The moment in the inspector. Playback begins at `from_s`; `atCut` says which edges are at a shot change.
  *
- * `sentence` is the query that found it. `isOfBin` is set if it was opened from the bin.
+ * `sentence` is the query that found it. `isOfBin` tells whether the moment was opened from the bin.
  */
 export interface Open extends Span { video_id: string; video: string; duration_s: number; from_s: number; atCut: Edges; sentence: string; isOfBin: boolean }
 /** The effect on the browser's history: a new entry, a draft entry, a finished draft, or no entry. */
 type Change = 'new' | 'typed' | 'submitted' | 'small'
-/** What an entry of the history has beside its address: whether it is a draft, the number of the picture, and whether the moment was opened from the bin. */
+/** What an entry of the history stores besides its address: whether it is a draft, the number of the picture, and whether the moment was opened from the bin. */
 interface Entry { isDraft: boolean; picture: number | null; isOfBin: boolean }
 
 const SIZE = 'untrimmed-size'
@@ -470,9 +470,9 @@ class Session {
     this.write(change)
     this.snapped = this.hasQuery && !atCut ? this.#snap(span, this.open) : Promise.resolve()
   }
-  /** Open a moment of the bin, if necessary once the service responds again. Calls `onProblem` with the reason if that fails or takes longer.
+  /** Open a moment of the bin. If the service does not respond, wait until it does. `onProblem` gets the reason for a failure or a wait.
    *
-   * Returns whether the library has the video; null if another moment was opened in the meantime.
+   * Returns whether the video could be opened, or null if another moment was opened in the meantime.
    */
   async view(place: Span & { video_id: string }, onProblem: (problem: string) => void): Promise<boolean | null> {
     const { video_id, start_s, end_s } = place
@@ -510,7 +510,7 @@ class Session {
     const { start_s, end_s } = span
     const exact = await api.edges(open.video_id, span, !!passageOf(span)).catch((error) => {
       if (error instanceof api.Unreachable) void connection.returns().then(() => this.#snap(span, open))
-      return null // a video that cannot be read keeps its edges
+      return null // if the video cannot be read, the moment keeps its edges
     })
     if (!exact || (exact.start_s === start_s && exact.end_s === end_s)) return
     if (open.start_s !== start_s || open.end_s !== end_s) return

@@ -87,7 +87,7 @@ describe('a change by another page', () => {
     await settle()
     expect(starts().A).toEqual([0, 1, 7])
   })
-  it('is not mistaken for an own change that is stored while the bins are read', async () => {
+  it('is not reported if this page stored the change while the bins were read', async () => {
     await bins.load()
     const list = answer('/api/bins') // as it was before the change
     vi.stubGlobal('fetch', (path: string, init?: RequestInit) => {
@@ -114,7 +114,33 @@ describe('a change by another page', () => {
     await bins.load()
     expect(shown()).toEqual([0, 1])
     await settle(3000)
-    expect(starts()).toEqual({ A: [0, 1, 5], B: [10] })
+    expect(starts()).toEqual({ A: [0, 5, 1], B: [10] })
+  })
+  it('stays when an own addition is undone', async () => {
+    await bins.load()
+    bin('a', 'A', [moment(0), moment(5)])
+    bins.add(moment(1))
+    await settle()
+    expect(starts().A).toEqual([0, 5, 1])
+    bins.undo()
+    await settle()
+    expect(starts().A).toEqual([0, 5])
+  })
+  it('and the own trim of another moment move the inspector back when the trim is undone', async () => {
+    const { session } = await import('../src/session.svelte')
+    bin('a', 'A', [moment(0), moment(4)])
+    await bins.load()
+    await bins.open(0)
+    bin('a', 'A', [moment(0), { ...moment(4), end_s: 5 }])
+    const open = session.open!
+    open.end_s = 1
+    bins.recordTrim(open, { start_s: 0, end_s: 2 })
+    await settle()
+    expect(server.get('a')!.moments.map(({ end_s }) => end_s)).toEqual([1, 5])
+    bins.undo()
+    await settle()
+    expect(server.get('a')!.moments.map(({ end_s }) => end_s)).toEqual([2, 5])
+    expect(session.open!.end_s).toBe(2)
   })
   it('that deletes the open bin can be undone', async () => {
     await bins.load()
@@ -146,7 +172,7 @@ describe('a change by another page', () => {
       expect(session.open).toMatchObject({ start_s: 0, end_s: 1.5 })
     }
   })
-  it('of another moment is kept beside the own change', async () => {
+  it('of another moment is kept, and so is the change of this page', async () => {
     bin('a', 'A', [moment(0), moment(2), moment(4)])
     await bins.load()
     const { moments } = server.get('a')!
@@ -306,7 +332,7 @@ describe('a page that is closed before all is stored', () => {
     await reopened()
     expect(server.get('a')!.moments[0].note).toBe('waves')
   })
-  it('keeps them for its own library', async () => {
+  it('stores its changes only in their own library', async () => {
     await bins.load()
     const { session } = await import('../src/session.svelte')
     session.libraryAddress = 'here'

@@ -341,7 +341,7 @@ def print_report(report: IndexReport) -> None:
             result_console.print(f"passages read: {counts}")
     if report.removed_passages:
         counts = ", ".join(f"{count} ({source})" for source, count in sorted(report.removed_passages.items()))
-        result_console.print(f"passages removed, because their text is gone or not read any more: {counts}")
+        result_console.print(f"passages removed, because their text was deleted or is no longer read: {counts}")
     if report.done:
         result_console.print(_describe_timings(report.timings))
 

@@ -60,7 +60,7 @@ class Layout:
 
         If `benchmark` is None, the benchmark is guessed from the beginning of the folder's name (`tvr_clip` is TVR).
         """
-        check = "check its name and folder (root), or"
+        check = "check its name and the folder of data sets (root), or"
         benchmark = self.benchmark or find_benchmark(self.name.partition("_")[0])
         if benchmark is None:
             return f"{check} write {self.folder / 'captions.jsonl'} (docs/data.md)"
@@ -166,7 +166,7 @@ class Layout:
         if not by_name:
             expected = f"FeatureData/<name>/{{shape.txt or {' or '.join(FRAME_FILES)}}} or {self.prefix}_<name>.hdf5"
             raise FeatureError(
-                f"{self.folder}: no frame features, expected {expected}; extract them or fix the folder (root)"
+                f"{self.folder}: no frame features, expected {expected}; extract them or correct the folder (root)"
             )
         if video_features is not None:
             if video_features not in by_name:

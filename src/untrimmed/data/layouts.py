@@ -286,7 +286,9 @@ def _open_frames(layout: Layout, path: Path) -> VectorSource:
 
 def _existing(path: Path, what: str) -> Path:
     if not path.is_file():
-        raise FeatureError(f"{path}: no such file, expected {what}; extract them or fix the folder (root)")
+        raise FeatureError(
+            f"{path}: no such file, expected {what}; extract them or correct the folder of data sets (root)"
+        )
     return path
 
 

@@ -85,7 +85,7 @@ def read_truths(path: Path, annotations: Sequence[Annotation]) -> Truths:
         ids = f"its ids look like {min(labelled)!r}" if labelled else "it is empty"
         raise FeatureError(
             f"{path}: no labels for this split: {ids}, expected ids like {annotations[0].caption_id!r}; "
-            "choose the labels of this data set and fix the split (split)"
+            "choose the labels of this data set, or another split (split)"
         )
     index = np.full((len(annotations), max(map(len, right.values()))), -1, dtype=np.int64)
     for number, rows in right.items():

@@ -49,7 +49,7 @@ class Passage:
         return " ".join(filter(None, (self.source, self.language, self.track)))
 
     def until(self, end_s: float) -> Passage:
-        """Return this passage, which begins before `end_s`, with all times clipped to `end_s`."""
+        """Return this passage with all times clipped to `end_s`. The passage must begin before `end_s`."""
         if self.end_s <= end_s and all(word.end_s <= end_s for word in self.words):
             return self
         words = tuple(Word(word.text, min(word.start_s, end_s), min(word.end_s, end_s)) for word in self.words)

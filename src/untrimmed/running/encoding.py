@@ -92,7 +92,7 @@ def _compile(encoder: Callable[..., Any], device: torch.device) -> Callable[...,
             why = getattr(error, "inner_exception", error)
             raise ConfigError(
                 f"torch.compile cannot work on {device} ({type(why).__name__}: {str(why).partition(chr(10))[0]}); "
-                "install a C++ compiler (for CUDA: Triton too), or train without compilation (compile)"
+                "install a C++ compiler (for CUDA: Triton too), or turn compilation off (compile)"
             ) from error
 
     return run

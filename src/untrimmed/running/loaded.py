@@ -102,8 +102,8 @@ class LoadedModel:
         folder = str(root) if root is not None else (trained_on.root if trained_on else None)
         if name is None or folder is None:
             raise ConfigError(
-                f"{self.place}: has no data set of its own; name one (data) and its folder (root), or call "
-                "evaluate(model, dataset)"
+                f"{self.place}: has no data set of its own; name a data set (data) and the folder that "
+                "contains it (root), or call evaluate(model, dataset)"
             )
         if video_features is None and trained_on is not None and data in (None, trained_on.name):
             video_features = trained_on.video_features

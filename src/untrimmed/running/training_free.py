@@ -74,7 +74,9 @@ def evaluate_training_free(
     settings, annotators = _settings(name, changed or {})
     if dataset is None:
         if data is None or root is None:
-            raise ConfigError(f"{name}: is not trained on a data set; name one (data) and its folder (root)")
+            raise ConfigError(
+                f"{name}: is not trained on a data set; name a data set (data) and the folder that contains it (root)"
+            )
         dataset = load_shared_space(data, root, split, video_features=video_features)
     labels = labels_of(dataset, truths)
     note = why_no_events(dataset) if moments else "moments were not scored"

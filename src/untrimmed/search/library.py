@@ -163,9 +163,9 @@ class Library:
                 as videos (TVR: 3). By default such folders are ignored.
             sources: Sources of passages to add or change: the settings of each source, by its name, or None to turn it
                 off. They also apply to later runs. Passages of a source that is turned off are kept, and its
-                settings apply again when it is turned on. Known videos are only read by new or changed sources, or if
-                their text of a source that is named here was removed (`remove_text`). A new library has the source
-                `subtitle`.
+                settings apply again when it is turned on. A known video is only read again by sources that are new or
+                changed, and by sources named here whose text was removed (`remove_text`). A new library has the
+                source `subtitle`.
 
         Raises:
             ConfigError: An option is invalid.
@@ -349,7 +349,7 @@ class Library:
 
         Returns the records of the videos that had such passages. The videos stay in the library. Indexing reads their
         passages again when the video, its subtitle files, the source (its settings or version) or the encoder has
-        changed, or when `sources` of `index` names the source. With `dry_run`, the records are only returned.
+        changed, or when the source is named in `sources` of `index`. With `dry_run`, the records are only returned.
 
         Raises:
             UnknownNameError: The source does not exist, or a path is not in the library.

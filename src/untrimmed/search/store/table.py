@@ -52,7 +52,7 @@ _DIGESTS = ("record_digest", "vectors_digest")
 _ARRAYS = ("times_s", "frames")
 _OLD_COLUMNS = [*(name for name in _RECORD_COLUMNS if name not in _UNKNOWN), *_ARRAYS, "encoded", *_DIGESTS]
 _COLUMNS = [*_OLD_COLUMNS, *_UNKNOWN]
-_VIDEOS_AT_A_TIME = 16  # whose vectors are in memory
+_VIDEOS_AT_A_TIME = 16  # number of videos whose vectors are in memory at once
 
 
 def new_video_id() -> str:
@@ -171,7 +171,7 @@ class VideoIndex(LanceTable):
         if table is None:
             return
         with self._guarded("read"):
-            table = table.checkout_version(table.version)  # places change if a video is added while these are read
+            table = table.checkout_version(table.version)  # row numbers change if a video is added during the read
             places = _places(table, video_ids)
         for start in range(0, len(places), _VIDEOS_AT_A_TIME):
             with self._guarded("read"):  # only for reading, not for the caller's work on the videos
@@ -259,7 +259,7 @@ class VideoIndex(LanceTable):
 
 
 def _places(table: lance.LanceDataset, video_ids: Sequence[str]) -> pa.Array:
-    """Return the places of these videos in the table. A filter would read the ids of all videos again for each part."""
+    """Return the row numbers of these videos. This reads the ids once; a filter would read them again for each part."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
