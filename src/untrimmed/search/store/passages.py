@@ -179,6 +179,7 @@ class PassageTable(LanceTable):
     def _rows(self, video_ids: Sequence[str], names: Sequence[str], condition: str = "true") -> Iterator[_Row]:
         """Yield the rows of the passages of these videos, with columns `names`, sorted by video, then by time."""
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         table = self._open_table()
         if table is None:
@@ -188,15 +189,13 @@ class PassageTable(LanceTable):
             selection = f"video_id IN ({ids}) AND number > {_MARK}"
             with self._guarded("read"):
                 rows = table.to_table(columns=list(names), filter=f"{selection} AND {condition}")
-                rows = rows.sort_by([(name, "ascending") for name in ("video_id", "start_s", "reading", "number")])
-            is_large = len(rows) > _MANY_ROWS
-            if is_large:
-                pa.default_memory_pool().release_unused()  # the unsorted rows
-            for batch in rows.to_batches(max_chunksize=1024):
-                yield from batch.to_pylist()
-            if is_large:
-                del rows, batch
-                pa.default_memory_pool().release_unused()  # the sorted rows
+            keys = [(name, "ascending") for name in ("video_id", "start_s", "reading", "number")]
+            order = pc.sort_indices(rows, sort_keys=keys)
+            for first in range(0, len(order), 1024):  # without a sorted copy of all rows
+                yield from rows.take(order.slice(first, 1024)).to_pylist()
+            if len(rows) > _MANY_ROWS:
+                del rows, order
+                pa.default_memory_pool().release_unused()
 
     def search(
         self, query: TextQuery, mode: TextMode, *, limit: int, among: Collection[str] | None = None
