@@ -213,7 +213,7 @@ def test_a_failed_export_leaves_no_files(layout, lib, encoder, captions, tmp_pat
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(h5py.Group, "__setitem__", full)
-    with refused(FeatureError, "No space left", "--out"):
+    with refused(FeatureError, "No space left", "(out)"):
         lib.export_features(tmp_path / "out", layout=layout, captions=captions())
     assert not (tmp_path / "out").exists()
 
