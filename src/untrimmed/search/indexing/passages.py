@@ -43,8 +43,8 @@ _EMPTY_READINGS_S = 10.0
 class PassageStep:
     """Progress in reading the passages of a video.
 
-    `done_s` is the number of seconds that have been read. `passages` is set when the whole video has been
-    read. It does not count passages that were kept from an earlier reading.
+    `done_s` is the number of seconds that have been read. `passages` is the number of passages, once the whole video
+    has been read. Passages that were kept from an earlier reading are not counted.
     """
 
     record: VideoRecord
@@ -93,8 +93,8 @@ class PassageReader:
                 try:
                     reading = self._reading(record, source, media)
                     previous = known.get((record.video_id, source.name))
-                    is_wanted = previous is not None and previous.is_removed and source.name in self.again
-                    if previous is not None and _state(previous) == _state(reading) and not is_wanted:
+                    is_requested = previous is not None and previous.is_removed and source.name in self.again
+                    if previous is not None and _state(previous) == _state(reading) and not is_requested:
                         if previous.unread:
                             warnings = tuple(previous.unread.split("\n"))
                             self.on_step(PassageStep(record, source.name, warnings=warnings))

@@ -123,7 +123,7 @@ class PassageTable(LanceTable):
         return current
 
     def readings_of(self, record: VideoRecord) -> list[StoredReading]:
-        """Return the latest reading of each source of a video, if it has read the current content of the video."""
+        """Return the latest reading of each source of a video, without readings of earlier contents of the file."""
         table = self._open_table()
         if table is None:
             return []
