@@ -70,8 +70,8 @@ def transcript(
 def _missing(of_source: list[Passage], source: str | None, read: Collection[str], unread: Collection[str]) -> str:
     """Return why there is no text, and what to do.
 
-    `of_source` are the passages of the source and track in any language. `read` are the sources that the library reads,
-    and `unread` those of them that have not read this video yet.
+    `of_source` are the passages of the source and track in any language. `read` lists the sources of the
+    library, and `unread` those that have not read this video yet.
     """
     if of_source:
         languages = ", ".join(sorted({passage.language or "unknown" for passage in of_source}))

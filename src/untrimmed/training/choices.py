@@ -72,7 +72,7 @@ def is_required(parameter: inspect.Parameter) -> bool:
 
 
 def require_one_parameter(setting: str, function: Callable[..., Any], argument: str) -> None:
-    """Raise a ConfigError if a function cannot be called with one argument. `argument` describes it in the message."""
+    """Raise a ConfigError if a function cannot be called with one argument. In the message, `argument` names it."""
     try:
         inspect.signature(function).bind(None)
     except TypeError as error:

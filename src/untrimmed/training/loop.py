@@ -154,7 +154,7 @@ class TrainingLoop:
     def _rehearse(self) -> None:
         """Compute the losses of two items and score a validation batch, to find mistakes before any file is written.
 
-        A metric function is called with the whole validation split, because it may fail or return nan for a part of it.
+        A metric function gets the whole validation split, because it might fail or return nan on a part of it.
         """
         selects_by = self.config.train.selects_by
         needs_moments = selects_by in EVENT_METRICS

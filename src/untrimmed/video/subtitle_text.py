@@ -342,9 +342,10 @@ def _milliseconds(text: str) -> int | None:
 
 
 def with_end(cue: Cue, next_ms: int | None, faults: Faults) -> Cue:
-    """Return a cue whose end is after its start, and count it in `faults` if its own end is not.
+    """Return the cue, with an estimated end if its end is not after its start. `faults` counts the estimates.
 
-    Its end is then when the text can have been read, or earlier if the next cue starts earlier, at `next_ms`.
+    The estimate leaves time to read the text. It is not after `next_ms`, the start of the next cue, unless that is not
+    after the start of this cue either.
     """
     if cue.end_ms > cue.start_ms:
         return cue

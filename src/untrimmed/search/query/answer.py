@@ -239,7 +239,7 @@ def _missing_passages(view: View, query: Query) -> list[str]:
 
 
 def _quote_problems(query: Query, *, has_passages: bool) -> tuple[list[str], bool]:
-    """Return what is wrong with quotes, and whether there are no hits because a sentence that is needed has no words.
+    """Return warnings about quotes, and whether a needed sentence has no words. If one has none, there are no hits.
 
     Next to an example, the sentence is not needed. Without passages, quotes around words are not repaired: words in
     quotes match no picture.
