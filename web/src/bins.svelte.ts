@@ -423,7 +423,7 @@ class Bins {
       this.#sent = now
       changes.forget(bin.key) // undoing older steps would remove the other page's change
       const both = $state.snapshot(now)
-      changes.add({ name: `Own change of ${now.name}`, of: bin.key, undo: () => show(read, both), redo: () => show(both, read) })
+      changes.add({ name: `Your change to ${now.name}`, of: bin.key, undo: () => show(read, both), redo: () => show(both, read) })
       this.#tell(`${now.name} was also changed in another window. Both changes are kept`)
       return this.#send(now)
     }

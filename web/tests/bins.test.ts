@@ -116,7 +116,7 @@ describe('a change by another page', () => {
     await settle(3000)
     expect(starts()).toEqual({ A: [0, 5, 1], B: [10] })
   })
-  it('stays when an own addition is undone', async () => {
+  it('stays when the addition of this page is undone', async () => {
     await bins.load()
     bin('a', 'A', [moment(0), moment(5)])
     bins.add(moment(1))
@@ -126,7 +126,7 @@ describe('a change by another page', () => {
     await settle()
     expect(starts().A).toEqual([0, 5])
   })
-  it('and the own trim of another moment move the inspector back when the trim is undone', async () => {
+  it('is kept when the trim of this page is undone, also in the inspector', async () => {
     const { session } = await import('../src/session.svelte')
     bin('a', 'A', [moment(0), moment(4)])
     await bins.load()

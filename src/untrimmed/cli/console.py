@@ -47,9 +47,9 @@ def print_json(document: Any, *, indent: int | None = 2) -> None:
 
 
 def with_options(message: str) -> str:
-    """Return an error message in whose advice, after the last semicolon, options replace arguments in parentheses.
+    """Return an error message in which options replace the arguments in parentheses, such as `(out)`.
 
-    The text before it may contain a path with such a name.
+    Only the advice after the last semicolon is changed, because a path before it may contain such a name.
 
     >>> with_options("runs/one (out): is a file; choose another folder (out)")
     'runs/one (out): is a file; choose another folder (--out)'

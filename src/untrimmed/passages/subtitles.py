@@ -55,7 +55,7 @@ class Subtitles(PassageSource):
     def fingerprint(self, media: Media) -> str:
         """Return the name, size, time of the last change and access of each subtitle file of the video.
 
-        Of files that may belong to another video, it contains only the names, because these files are not read.
+        For files that may belong to another video, only the name is included, because they are not read.
         """
         states = [f"{path.relative_to(media.path.parent)} unclear" for path in self._unclear_files(media.path)]
         for path in self.files(media.path):

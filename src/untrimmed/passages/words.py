@@ -230,12 +230,12 @@ def quote_problem(text: str) -> str:
     """Return what is wrong with the quotes of a sentence and what to do, or an empty string.
 
     >>> quote_problem('the "budget cuts'), quote_problem('a 7" screen'), quote_problem('the "budget" cuts')
-    ('a quotation mark is not closed, so its words need not match exactly; close it after the last word', '', '')
+    ('a quotation mark is not closed, so the words need not match exactly; add a closing mark after them', '', '')
     """
     if any(not "".join(filter(None, match.groups())).strip() for match in _QUOTED.finditer(text)):
         return "the quotation marks are empty; write words between them, or remove the marks"
     if _OPENING_QUOTE.search(_QUOTED.sub("", text)):
-        return "a quotation mark is not closed, so its words need not match exactly; close it after the last word"
+        return "a quotation mark is not closed, so the words need not match exactly; add a closing mark after them"
     return ""
 
 

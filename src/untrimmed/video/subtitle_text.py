@@ -344,8 +344,8 @@ def _milliseconds(text: str) -> int | None:
 def with_end(cue: Cue, next_ms: int | None, faults: Faults) -> Cue:
     """Return the cue, with an estimated end if its end is not after its start. `faults` counts the estimates.
 
-    The estimate leaves time to read the text. It is not after `next_ms`, the start of the next cue, unless that is not
-    after the start of this cue either.
+    The estimate leaves time to read the text. It is at most `next_ms`, the start of the next cue, if the next
+    cue starts after this one.
     """
     if cue.end_ms > cue.start_ms:
         return cue

@@ -139,13 +139,13 @@ def test_quotes_that_are_empty_or_not_closed_are_one_warning(lib, query):
     assert "quot" in warning
 
 
-def test_no_closing_quote_is_requested_where_words_in_quotes_find_nothing(lib, plain):
+def test_an_unclosed_quote_is_not_reported_if_quoted_words_cannot_match(lib, plain):
     for hits in (plain.search('blue "white'), lib.search(Query('blue "white', modes=("seen",)))):
         assert (len(hits) > 0, any("quot" in warning for warning in hits.warnings)) == (True, False)
 
 
 @pytest.mark.parametrize("text", ['""', '"?'])
-def test_an_example_beside_quotes_without_words_finds_what_it_finds_alone(lib, text):
+def test_empty_quotes_do_not_change_the_hits_of_an_example(lib, text):
     like = (Place(lib.videos()[0].path, 1.0),)
     hits, alone = lib.search(Query(text, like=like)), lib.search(Query(like=like))
     assert [(hit.video, hit.score) for hit in hits] == [(hit.video, hit.score) for hit in alone]

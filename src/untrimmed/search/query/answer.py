@@ -239,10 +239,10 @@ def _missing_passages(view: View, query: Query) -> list[str]:
 
 
 def _quote_problems(query: Query, *, has_passages: bool) -> tuple[list[str], bool]:
-    """Return warnings about quotes, and whether a needed sentence has no words. If one has none, there are no hits.
+    """Return warnings about quotes, and whether a required sentence has no words (then there are no hits).
 
-    Next to an example, the sentence is not needed. Without passages, quotes around words are not repaired: words in
-    quotes match no picture.
+    If the query has an example, its text is not required. Without passages, there is no warning about quotes around
+    words, because quoted words match no pictures.
     """
     from untrimmed.passages.words import TextQuery, quote_problem
 
